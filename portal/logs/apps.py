@@ -1,0 +1,8 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class LogsConfig(AppConfig):
+    name = "portal.logs"
+    label = "logs"

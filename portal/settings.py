@@ -1,0 +1,207 @@
+"""All settings. The environment is read through `portal.env` only; README.md lists the names."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import dj_database_url
+
+from portal import env
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+# ---------------------------------------------------------------- where things are
+DATA_DIR = env.path("SHOAL_DATA_DIR", BASE_DIR / ".shoal")
+DATA_DIR.mkdir(parents=True, exist_ok=True)
+HOST = env.text("SHOAL_HOST", "127.0.0.1")
+PORT = env.integer("SHOAL_PORT", 8000, least=1, most=65535)
+PUBLIC_URL = env.text("SHOAL_PUBLIC_URL", "").rstrip("/")  # empty: taken from each request
+REDIS_URL = env.text("REDIS_URL", f"unix://{DATA_DIR / 'valkey' / 'valkey.sock'}")
+WEB_WORKERS = env.integer("SHOAL_WEB_WORKERS", 2, least=1, most=64)
+TASK_WORKERS = env.integer("SHOAL_TASK_WORKERS", 4, least=2, most=64)
+
+FILES_DIR = DATA_DIR / "files"  # what clients uploaded: Models/..., Volumes/...
+UPLOADS_DIR = DATA_DIR / "uploads"  # what is still being uploaded
+ENVIRONMENTS_DIR = DATA_DIR / "environments"  # unpacked, by content hash
+MODELS_DIR = DATA_DIR / "models"  # unpacked model versions
+REPLICAS_DIR = DATA_DIR / "replicas"  # a folder a replica: spec, status, logs, model repository
+
+# ---------------------------------------------------------------- serving
+ACCELERATOR = env.choice("SHOAL_ACCELERATOR", "auto", ("auto", "cuda", "cpu-emulation"))
+TRITON_HOME = env.text("SHOAL_TRITON_HOME", "")  # empty: the one nvidia-pytriton carries
+PYTHON_HOMES = env.words("SHOAL_PYTHON_HOMES", "")  # prefixes of further interpreters
+REPLICA_START_DEADLINE_S = env.integer("SHOAL_REPLICA_START_DEADLINE_S", 600, least=10)
+REQUEST_TIMEOUT_S = env.integer("SHOAL_REQUEST_TIMEOUT_S", 55, least=1, most=597)
+MAX_REQUEST_BYTES = env.integer("SHOAL_MAX_REQUEST_MB", 16, least=1) * 2**20
+MAX_SERVED_ENTITIES = 15
+MAX_ENVIRONMENT_VARIABLES = 50
+UPLOAD_EXPIRES_S = 24 * 3600
+
+# ---------------------------------------------------------------- Django
+DEBUG = env.boolean("SHOAL_DEBUG", default=False)
+ALLOWED_HOSTS = env.words(
+    "SHOAL_ALLOWED_HOSTS", "*" if HOST == "127.0.0.1" else f"{HOST},localhost"
+)
+CSRF_TRUSTED_ORIGINS = env.words("SHOAL_TRUSTED_ORIGINS", PUBLIC_URL)
+
+
+def _secret_key() -> str:
+    """The configured key, else one made at the first start and kept in the data directory."""
+    configured = env.secret("SHOAL_SECRET_KEY")
+    if configured:
+        return configured
+    file = DATA_DIR / "secret_key"
+    try:
+        with file.open("x") as out:
+            file.chmod(0o600)
+            out.write(secrets.token_urlsafe(50))
+    except FileExistsError:
+        pass
+    return file.read_text()
+
+
+SECRET_KEY = _secret_key()
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "rest_framework",
+    "drf_spectacular",
+    "portal.ui",
+    "portal.accounts",
+    "portal.previews",
+    "portal.registry",
+    "portal.endpoints",
+    "portal.logs",
+    "portal.metrics",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "portal.ui.middleware.PageMiddleware",
+]
+
+ROOT_URLCONF = "portal.urls"
+ASGI_APPLICATION = "portal.asgi.application"
+APPEND_SLASH = False  # a redirected POST would become a GET
+PREPEND_WWW = False
+
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": False,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "portal.ui.context.frame",
+            ],
+            "builtins": ["django.templatetags.static", "portal.ui.templatetags.shoal"],
+        },
+    }
+]
+
+DATABASES = {
+    "default": dj_database_url.parse(
+        env.text("DATABASE_URL", f"sqlite:///{DATA_DIR / 'db.sqlite3'}"), conn_max_age=60
+    )
+}
+if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+    DATABASES["default"]["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 30,
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    }
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+AUTH_USER_MODEL = "accounts.User"
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "endpoints"
+LOGOUT_REDIRECT_URL = "login"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+STATIC_URL = "/static/"
+STATIC_ROOT = DATA_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+WHITENOISE_USE_FINDERS = True
+DATA_UPLOAD_MAX_MEMORY_SIZE = 64 * 2**20
+FILE_UPLOAD_MAX_MEMORY_SIZE = 2**20
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["portal.accounts.authentication.TokenAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["portal.rest.JSONParser"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.rest.IgnoreAccept",
+    "EXCEPTION_HANDLER": "portal.rest.exception_handler",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+SPECTACULAR_SETTINGS = {"TITLE": "Shoal", "VERSION": "2.0", "SERVE_INCLUDE_SCHEMA": False}
+
+# ---------------------------------------------------------------- Celery
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://")
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_TASK_SOFT_TIME_LIMIT = 3300
+CELERY_TASK_TIME_LIMIT = 3600
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 7200}
+CELERY_TIMEZONE = "UTC"
+CELERY_TASK_DEFAULT_QUEUE = "default"
+CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "celerybeat-schedule")
+CELERY_BEAT_SCHEDULE = {
+    "reconcile endpoints": {
+        "task": "endpoints.reconcile",
+        "schedule": 5.0,
+        "options": {"expires": 5},
+    },
+    "reconcile staging": {
+        "task": "registry.reconcile",
+        "schedule": 30.0,
+        "options": {"expires": 30},
+    },
+    "token use": {
+        "task": "accounts.record_token_use",
+        "schedule": 20.0,
+        "options": {"expires": 20},
+    },
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+    },
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": env.text("SHOAL_LOG_LEVEL", "INFO")},
+}

@@ -1,0 +1,34 @@
+"""Names of what Shoal's processes tell each other through Redis or Valkey.
+
+The control plane publishes routes and principals; replicas publish their status; the gateway
+reads. Redis holds nothing that cannot be published again: after a loss the control plane's
+reconciler and the replicas' beats fill it within seconds, and every reader keeps what it last knew.
+"""
+
+from __future__ import annotations
+
+ROUTES = "shoal:routes"
+"""Hash: endpoint name to `Route` JSON."""
+
+PRINCIPALS = "shoal:principals"
+"""Hash: SHA-256 (hex) of a token to `Principal` JSON."""
+
+PUBLISHED = "shoal:published"
+"""String, present once the control plane has published everything: an empty hash then means "none".
+
+Without it, readers keep what they have."""
+
+CHANGES = "shoal:changes"
+"""Channel: `route:<endpoint name>`, `principal:<sha256>` when a field was set or removed; `all`."""
+
+TOKEN_USE = "shoal:token-use"  # noqa: S105 - a key's name, not a secret
+"""Hash: SHA-256 (hex) of a token to the time of its last use (seconds since 1970)."""
+
+REPLICA_STATUS_TTL_S = 15
+REPLICA_CHANGES = "shoal:replica-changes"
+"""Channel: a replica's id, when its status changed other than by the clock."""
+
+
+def replica_status_key(replica_id: str) -> str:
+    """String with expiry: `ReplicaStatus` JSON."""
+    return f"shoal:replica:{replica_id}"

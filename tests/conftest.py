@@ -1,0 +1,29 @@
+"""Fixtures for every test: one real Valkey for the run, emptied for each test that asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from tests.support.environment import DATA_DIR
+from tests.support.valkey import Valkey
+
+
+@pytest.fixture(scope="session", autouse=True)
+def valkey_server() -> Iterator[Valkey]:
+    """The run's Valkey."""
+    server = Valkey(DATA_DIR / "valkey.sock")
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def valkey(valkey_server: Valkey) -> Iterator[redis.Redis]:
+    """A client of the run's Valkey, emptied."""
+    client = redis.Redis.from_url(valkey_server.url, decode_responses=True)
+    client.flushall()
+    yield client
+    client.close()
