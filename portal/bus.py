@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import redis
 from django.conf import settings
@@ -47,7 +48,7 @@ def remove_principal(sha256: str) -> None:
 
 def publish_all(routes: Mapping[str, Route], principals: Mapping[str, Principal]) -> None:
     """Replace everything that is published; gateways are told only where something differs."""
-    wanted_routes = {name: to_json(route) for name, route in routes.items()}
+    wanted_routes: dict[str, str] = {name: to_json(route) for name, route in routes.items()}
     wanted_principals = {sha256: to_json(p) for sha256, p in principals.items()}
     try:
         differs = _replace(bus.ROUTES, wanted_routes) | _replace(bus.PRINCIPALS, wanted_principals)
@@ -61,11 +62,11 @@ def publish_all(routes: Mapping[str, Route], principals: Mapping[str, Principal]
 def _replace(key: str, wanted: Mapping[str, str]) -> bool:
     found: Mapping[str, str] = client().hgetall(key)  # type: ignore[assignment]  # not async here
     gone = set(found) - set(wanted)
-    changed = {field: value for field, value in wanted.items() if found.get(field) != value}
+    changed: dict[Any, Any] = {f: value for f, value in wanted.items() if found.get(f) != value}
     if gone:
         client().hdel(key, *gone)
     if changed:
-        client().hset(key, mapping=dict(changed))
+        client().hset(key, mapping=changed)
     return bool(gone or changed)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from django.conf import settings
-
 from serving.gateway.app import GatewaySettings, create_gateway
 
 gateway_application = create_gateway(

@@ -1,8 +1,8 @@
 """The REST API's common ground: one error shape, one parser, no content negotiation.
 
 Every answer that is not 2xx is `{"error_code", "message", "details", "request_id"}`. The clients
-choose their exception by `error_code` and take any status outside the contract's list for a server fault
-that is worth retrying for minutes, so 405, 406, 413, 415 and 422 never leave the API.
+choose their exception by `error_code` and take any status outside the contract's list for a
+server fault that is worth retrying for minutes, so 405, 406, 413, 415 and 422 never leave the API.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
@@ -281,20 +281,21 @@ def _refuse_odd(value: Any, *, depth: int) -> None:
 
 
 class IgnoreAccept(BaseContentNegotiation):
-    """Answer JSON whatever `Accept` says: the clients send several, and 406 is not in the contract."""
+    """Answer JSON whatever `Accept` says: clients send several, and 406 is not in the contract."""
 
-    def select_parser(self, request: Request, parsers: Sequence[BaseParser]) -> BaseParser:
+    def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser:
         """The one parser."""
-        return parsers[0]
+        return next(iter(parsers))
 
     def select_renderer(
         self,
         request: Request,
-        renderers: Sequence[BaseRenderer],
+        renderers: Iterable[BaseRenderer],
         format_suffix: str | None = None,
     ) -> tuple[BaseRenderer, str]:
         """The one renderer."""
-        return renderers[0], renderers[0].media_type
+        renderer = next(iter(renderers))
+        return renderer, renderer.media_type
 
 
 def validated(serializer_class: type[Serializer[Any]], data: Any) -> dict[str, Any]:

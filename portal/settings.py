@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import dj_database_url
 
 from portal import env
+
+
+def hash_of(text: str) -> str:
+    """A short, stable name for a long text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -18,7 +26,11 @@ DATA_DIR.mkdir(parents=True, exist_ok=True)
 HOST = env.text("SHOAL_HOST", "127.0.0.1")
 PORT = env.integer("SHOAL_PORT", 8000, least=1, most=65535)
 PUBLIC_URL = env.text("SHOAL_PUBLIC_URL", "").rstrip("/")  # empty: taken from each request
-REDIS_URL = env.text("REDIS_URL", f"unix://{DATA_DIR / 'valkey' / 'valkey.sock'}")
+VALKEY_SOCKET = DATA_DIR / "valkey" / "valkey.sock"
+if len(str(VALKEY_SOCKET)) > 100:  # the kernel takes at most 107 bytes
+    VALKEY_SOCKET = Path(tempfile.gettempdir()) / f"shoal-{hash_of(str(DATA_DIR))}" / "valkey.sock"
+REDIS_URL = env.text("REDIS_URL", f"unix://{VALKEY_SOCKET}")
+HAS_OWN_REDIS = not env.text("REDIS_URL", "")  # `up` starts one
 WEB_WORKERS = env.integer("SHOAL_WEB_WORKERS", 2, least=1, most=64)
 TASK_WORKERS = env.integer("SHOAL_TASK_WORKERS", 4, least=2, most=64)
 
@@ -73,6 +85,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "rest_framework",
     "drf_spectacular",
+    "portal.launcher",
     "portal.ui",
     "portal.accounts",
     "portal.previews",

@@ -8,7 +8,10 @@ import pytest
 import redis
 
 from tests.support.environment import DATA_DIR
+from tests.support.stack import stack
 from tests.support.valkey import Valkey
+
+__all__ = ["stack"]
 
 
 @pytest.fixture(scope="session", autouse=True)

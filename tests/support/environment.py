@@ -1,4 +1,4 @@
-"""Loaded before Django's settings (`-p` in pyproject.toml): a data directory of the test run's own."""
+"""Loaded before Django's settings (`-p` in pyproject.toml): a data directory of its own."""
 
 from __future__ import annotations
 

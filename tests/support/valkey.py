@@ -8,7 +8,7 @@ from pathlib import Path
 
 import redis
 
-from portal.ui.management.processes import find_redis_server
+from portal.launcher.redis_server import find_redis_server
 
 
 class Valkey:

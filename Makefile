@@ -1,0 +1,57 @@
+# The few commands that people and CI share. `make demo` needs only Python 3.11+, make and a package registry.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALLED := $(VENV)/installed
+
+.PHONY: demo up test test-fast check format lock clean help
+
+help:
+	@echo "make demo    start everything with a demo model behind Triton   make up       start the portal"
+	@echo "make test    run every test       make test-fast   without Triton, stack and browser"
+	@echo "make check   format, lint, types, import contracts, templates, migrations"
+	@echo "make lock    resolve requirements.lock anew         make clean    remove the virtual environment"
+
+# The lock file is installed as it stands (--no-deps); the second line adds only what the torch
+# build for this machine wants beside it (CUDA libraries, or nothing).
+$(INSTALLED): requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Shoal needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Set PYTHON=python3.11.")'
+	@echo "[install] creating $(VENV) and installing $$(grep -c == requirements.lock) packages"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install --no-deps --progress-bar off -r requirements.lock 2>&1 | $(PYTHON) -u .ci/progress.py
+	@$(PIP) install -qq --constraint requirements.lock "$$(grep '^torch==' requirements.lock)"
+	@touch $@
+
+demo: $(INSTALLED)
+	@exec $(BIN)/python manage.py demo
+
+up: $(INSTALLED)
+	@exec $(BIN)/python manage.py up
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+test-fast: $(INSTALLED)
+	$(BIN)/python -m pytest -m "not triton and not stack and not browser and not gpu"
+
+check: $(INSTALLED)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy .
+	$(BIN)/lint-imports
+	$(BIN)/djlint --quiet --lint templates
+	$(BIN)/python manage.py makemigrations --check --dry-run
+
+format: $(INSTALLED)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock:
+	$(PYTHON) .ci/lock.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

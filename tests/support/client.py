@@ -1,0 +1,61 @@
+"""The unmodified clients in a small virtual environment of their own, as a user would have it.
+
+`env_pack` packs the whole environment that it runs in, so it must not be the tests' own. It is
+made once and kept in `.cache/`, named by what is in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def _pinned(name: str) -> str:
+    lock = (ROOT / "requirements.lock").read_text()
+    found = re.search(rf"^{name}==(.*)$", lock, re.M)
+    assert found, f"{name} is not in requirements.lock"
+    return found.group(1)
+
+
+def packages(*, with_torch: bool) -> list[str]:
+    """What a user installs: the full `mlflow`, in the version that the portal reads with."""
+    wanted = [f"mlflow=={_pinned('mlflow-skinny')}", f"databricks-sdk=={_pinned('databricks-sdk')}"]
+    return [*wanted, f"torch=={_pinned('torch')}"] if with_torch else wanted
+
+
+def client_python(*, with_torch: bool = False) -> Path:
+    """The interpreter of the client environment, made now if it is not there."""
+    wanted = packages(with_torch=with_torch)
+    name = hashlib.sha256(" ".join([sys.version, *wanted]).encode()).hexdigest()[:12]
+    folder = ROOT / ".cache" / f"client-{name}"
+    python, done = folder / "bin" / "python", folder / "installed"
+    if not done.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        (folder / "lib64").unlink(missing_ok=True)  # else every package is packed twice
+        pip = [str(python), "-m", "pip", "install", "-q", *wanted]
+        subprocess.run(pip, check=True, capture_output=True)
+        done.touch()
+    return python
+
+
+def client_variables(url: str, token: str, work: Path) -> dict[str, str]:
+    """What a user exports before running a script: host, token, and a runtime's name."""
+    kept = {k: v for k, v in os.environ.items() if k in {"HOME", "LANG"} or k.startswith("PIP_")}
+    return kept | {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "TMPDIR": str(work),
+        "DATABRICKS_HOST": url,
+        "DATABRICKS_TOKEN": token,
+        "DATABRICKS_ENV_VERSION": "5",
+        "DATABRICKS_ACCELERATOR": "GPU",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{work}/mlflow.db",
+    }

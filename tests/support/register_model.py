@@ -1,0 +1,39 @@
+"""A user's script: log a small model and register it with env_pack. Run by the client's Python.
+
+`python register_model.py NAME [KEY=VALUE ...]`: further words become the model's metadata.
+Predicts, for N rows of 4 numbers, N rows of 2: their sum and their largest; a row with a
+negative first number makes it raise, so that tests can send a bad request on purpose.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import mlflow
+import numpy as np
+
+
+class SumAndMax(mlflow.pyfunc.PythonModel):  # type: ignore[misc]  # mlflow is seen as Any
+    """[N, 4] float32 to [N, 2] float32."""
+
+    def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]  # as users write it
+        """Sum and largest of each row."""
+        rows = np.asarray(model_input, dtype=np.float32)
+        if (rows[:, 0] < 0).any():
+            raise ValueError("the first number must not be negative")
+        return np.stack([rows.sum(axis=1), rows.max(axis=1)], axis=1)
+
+
+if __name__ == "__main__":
+    name, *pairs = sys.argv[1:]
+    mlflow.set_registry_uri("databricks-uc")
+    with mlflow.start_run():
+        info = mlflow.pyfunc.log_model(
+            name="model",
+            python_model=SumAndMax(),
+            input_example=np.arange(8, dtype=np.float32).reshape(2, 4),
+            metadata=dict(pair.split("=", 1) for pair in pairs) or None,
+            pip_requirements=[f"mlflow=={mlflow.__version__}", f"numpy=={np.__version__}"],
+        )
+    version = mlflow.register_model(info.model_uri, name, env_pack="databricks_model_serving")
+    sys.stdout.write(f"VERSION {version.version}\n")
