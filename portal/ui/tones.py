@@ -14,6 +14,16 @@ class Tone(StrEnum):
     IDLE = "idle"
 
 
+ICONS: dict[Tone, str] = {
+    Tone.GOOD: "check-circle",
+    Tone.BUSY: "busy",
+    Tone.WARN: "warning",
+    Tone.BAD: "cross-circle",
+    Tone.IDLE: "idle",
+}
+"""The icon that goes with a tone, so that no state is told by colour alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Chip:
     """A state as pages show it; the reason stands beside it, in words."""

@@ -1,5 +1,11 @@
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from portal.ui import pages, preferences
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("healthz", pages.healthz, name="healthz"),
+    path("preferences/", preferences.preferences, name="preferences"),
+    path("settings/", pages.settings_hub, name="settings"),
+]
