@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityInput:
-    """A served entity as asked for; None means "not said" (on an update: unchanged).
+    """A served entity as asked for; None means "not said".
+
+    An update replaces the whole config, so what is not said becomes the default, but for two that
+    typed clients cannot send: `throughput_optimized` and `batching` then stay as they were for the
+    entity of the same name, else of the same model.
 
     Attributes:
         entity_version: A version number, or "@alias", which is resolved now.
@@ -39,3 +44,6 @@ class EndpointInput:
     entities: tuple[EntityInput, ...]
     description: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
+    email_notifications: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    rate_limits: Sequence[Mapping[str, Any]] = ()
+    ai_gateway: Mapping[str, Any] = field(default_factory=dict)

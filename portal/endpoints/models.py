@@ -32,15 +32,23 @@ if TYPE_CHECKING:
 
 
 class EndpointQuerySet(models.QuerySet["Endpoint"]):
+    def existing(self) -> EndpointQuerySet:
+        """Endpoints that are not being deleted."""
+        return self.filter(is_deleting=False)
+
     def visible_to(self, user: User) -> EndpointQuerySet:
-        """Endpoints on which `user` has at least CAN VIEW."""
+        """Existing endpoints on which `user` has at least CAN VIEW."""
         if user.is_workspace_admin:
-            return self
-        return self.filter(
-            models.Q(creator=user)
-            | models.Q(permissions__user=user)
-            | models.Q(permissions__group_name__in=user.group_names)
-        ).distinct()
+            return self.existing()
+        return (
+            self.existing()
+            .filter(
+                models.Q(creator=user)
+                | models.Q(permissions__user=user)
+                | models.Q(permissions__group_name__in=user.group_names)
+            )
+            .distinct()
+        )
 
 
 class Endpoint(models.Model):
@@ -67,6 +75,9 @@ class Endpoint(models.Model):
     is_stopped = models.BooleanField(default=False)
     is_deleting = models.BooleanField(default=False)  # hidden; its replicas are being stopped
     last_config_version = models.PositiveIntegerField(default=0)
+    email_notifications = models.JSONField(default=dict)  # on_update_success, on_update_failure
+    rate_limits = models.JSONField(default=list)  # the older call; the newer stands in ai_gateway
+    ai_gateway = models.JSONField(default=dict)  # as put
     active_config = models.ForeignKey(
         "EndpointConfig", null=True, on_delete=models.PROTECT, related_name="+"
     )
@@ -77,6 +88,10 @@ class Endpoint(models.Model):
 
     if TYPE_CHECKING:
         ready_since: datetime  # type: ignore[no-redef]  # db_default is typed as an expression
+
+        creator_id: int
+        active_config_id: int | None
+        pending_config_id: int | None
 
     objects = EndpointQuerySet.as_manager()
 
@@ -111,6 +126,9 @@ class EndpointPermission(models.Model):
     )
     group_name = models.CharField(max_length=150, blank=True)
     level = models.CharField(max_length=16, choices=PermissionLevel.choices)
+
+    if TYPE_CHECKING:
+        user_id: int | None
 
     class Meta:
         constraints = [
@@ -271,6 +289,7 @@ class Replica(models.Model):
     backend = models.CharField(max_length=16)  # serving.spec.Backend
     device = models.CharField(max_length=32)  # "cpu", "cpu-emulation", "cuda:0"
     is_wanted = models.BooleanField(default=True)  # False: to be drained and stopped
+    launched_at = models.DateTimeField(null=True)  # claimed by whoever launches it
     state = models.CharField(
         max_length=16, choices=ReplicaState.choices, default=ReplicaState.LAUNCHING
     )

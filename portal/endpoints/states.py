@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.db.models import TextChoices
 
+from portal.ui.tones import Tone
+
 
 class Ready(TextChoices):
     """Can the endpoint answer?"""
@@ -132,3 +134,82 @@ DEPLOYMENT_FOLLOWS: dict[DeploymentState, set[DeploymentState]] = {
     DeploymentState.FAILED: set(),
     DeploymentState.CANCELED: set(),
 }
+
+CONFIG_UPDATE_FOLLOWS: dict[ConfigUpdate, set[ConfigUpdate]] = {
+    ConfigUpdate.NOT_UPDATING: {ConfigUpdate.IN_PROGRESS},
+    ConfigUpdate.IN_PROGRESS: {
+        ConfigUpdate.NOT_UPDATING,
+        ConfigUpdate.UPDATE_FAILED,
+        ConfigUpdate.UPDATE_CANCELED,
+    },
+    ConfigUpdate.UPDATE_FAILED: {ConfigUpdate.IN_PROGRESS},
+    ConfigUpdate.UPDATE_CANCELED: {ConfigUpdate.IN_PROGRESS},
+}
+
+ENTITY_FOLLOWS: dict[EntityState, set[EntityState]] = {
+    EntityState.DEPLOYMENT_CREATING: {
+        EntityState.DEPLOYMENT_READY,
+        EntityState.DEPLOYMENT_FAILED,
+        EntityState.DEPLOYMENT_ABORTED,
+    },
+    EntityState.DEPLOYMENT_READY: {EntityState.DEPLOYMENT_RECOVERING},
+    EntityState.DEPLOYMENT_RECOVERING: {EntityState.DEPLOYMENT_READY},
+    EntityState.DEPLOYMENT_FAILED: {EntityState.DEPLOYMENT_CREATING},
+    EntityState.DEPLOYMENT_ABORTED: {EntityState.DEPLOYMENT_CREATING},
+}
+
+CONFIG_UPDATE_TONES: dict[ConfigUpdate, Tone] = {
+    ConfigUpdate.NOT_UPDATING: Tone.IDLE,
+    ConfigUpdate.IN_PROGRESS: Tone.BUSY,
+    ConfigUpdate.UPDATE_FAILED: Tone.BAD,
+    ConfigUpdate.UPDATE_CANCELED: Tone.IDLE,
+}
+ENTITY_TONES: dict[EntityState, Tone] = {
+    EntityState.DEPLOYMENT_CREATING: Tone.BUSY,
+    EntityState.DEPLOYMENT_READY: Tone.GOOD,
+    EntityState.DEPLOYMENT_RECOVERING: Tone.WARN,
+    EntityState.DEPLOYMENT_FAILED: Tone.BAD,
+    EntityState.DEPLOYMENT_ABORTED: Tone.IDLE,
+}
+DEPLOYMENT_TONES: dict[DeploymentState, Tone] = {
+    DeploymentState.QUEUED: Tone.BUSY,
+    DeploymentState.RUNNING: Tone.BUSY,
+    DeploymentState.SUCCEEDED: Tone.GOOD,
+    DeploymentState.FAILED: Tone.BAD,
+    DeploymentState.CANCELED: Tone.IDLE,
+}
+STEP_TONES: dict[StepState, Tone] = {
+    StepState.WAITING: Tone.IDLE,
+    StepState.RUNNING: Tone.BUSY,
+    StepState.DONE: Tone.GOOD,
+    StepState.FAILED: Tone.BAD,
+    StepState.SKIPPED: Tone.IDLE,
+}
+REPLICA_TONES: dict[ReplicaState, Tone] = {
+    ReplicaState.LAUNCHING: Tone.BUSY,
+    ReplicaState.STARTING: Tone.BUSY,
+    ReplicaState.READY: Tone.GOOD,
+    ReplicaState.DRAINING: Tone.BUSY,
+    ReplicaState.STOPPED: Tone.IDLE,
+    ReplicaState.CRASHED: Tone.BAD,
+}
+TRITON_TONES: dict[TritonStatus, Tone] = {
+    TritonStatus.ACTIVE: Tone.GOOD,
+    TritonStatus.STARTING: Tone.BUSY,
+    TritonStatus.FELL_BACK: Tone.WARN,
+    TritonStatus.PENDING_REDEPLOY: Tone.WARN,
+    TritonStatus.OFF: Tone.IDLE,
+    TritonStatus.UNPROVEN: Tone.WARN,
+    TritonStatus.FAILED: Tone.BAD,
+    TritonStatus.STOPPED: Tone.IDLE,
+}
+
+PERMISSION_RANK: dict[PermissionLevel, int] = {
+    PermissionLevel.CAN_VIEW: 1,
+    PermissionLevel.CAN_QUERY: 2,
+    PermissionLevel.CAN_MANAGE: 3,
+}
+"""Each level includes those below it."""
+
+UNDER_WAY: tuple[DeploymentState, ...] = (DeploymentState.QUEUED, DeploymentState.RUNNING)
+"""A deployment in one of these is the endpoint's only one."""

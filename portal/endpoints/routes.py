@@ -1,0 +1,110 @@
+"""What the gateway is told about an endpoint, built from its rows, and when."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from django.conf import settings
+from django.db import transaction
+
+from portal import bus
+from portal.endpoints.batching import max_in_flight
+from portal.endpoints.models import BackendDecision, Endpoint, Replica, ServedEntity
+from portal.endpoints.states import PERMISSION_RANK, PermissionLevel, ReplicaState
+from serving.spec import Backend, Batching, Route, RouteEntity, RouteReplica
+
+
+def publish(endpoint: Endpoint) -> None:
+    """Tell every gateway of the endpoint as it stands after the commit."""
+    transaction.on_commit(partial(_publish, endpoint.pk))
+
+
+def withdraw(name: str) -> None:
+    """Let every gateway forget the endpoint after the commit."""
+    transaction.on_commit(partial(bus.remove_route, name))
+
+
+def all_routes() -> dict[str, Route]:
+    """Every existing endpoint's route, by name."""
+    found = Endpoint.objects.existing().select_related("active_config", "pending_config")
+    return {endpoint.name: build_route(endpoint) for endpoint in found}
+
+
+def _publish(pk: int) -> None:
+    endpoint = Endpoint.objects.existing().filter(pk=pk).first()
+    if endpoint is not None:
+        bus.publish_route(build_route(endpoint))
+
+
+def build_route(endpoint: Endpoint) -> Route:
+    """The endpoint's active config with the replicas that take requests."""
+    config = None if endpoint.is_stopped else endpoint.active_config
+    entities = (
+        config.entities.select_related("model_version").order_by("position") if config else ()
+    )
+    levels: dict[str, str] = {str(endpoint.creator_id): PermissionLevel.CAN_MANAGE.value}
+    groups: dict[str, str] = {}
+    for permission in endpoint.permissions.all():
+        level = PermissionLevel(permission.level)
+        if permission.user_id is None:
+            groups[permission.group_name] = level.value
+            continue
+        known = PermissionLevel(levels.get(str(permission.user_id), PermissionLevel.CAN_VIEW))
+        best = max(level, known, key=PERMISSION_RANK.__getitem__)
+        levels[str(permission.user_id)] = best.value
+    return Route(
+        endpoint_id=endpoint.public_id,
+        endpoint_name=endpoint.name,
+        message=_message(endpoint),
+        is_stopped=endpoint.is_stopped,
+        request_timeout_s=float(settings.REQUEST_TIMEOUT_S),
+        entities=tuple(_entity(entity) for entity in entities),
+        user_levels=levels,
+        group_levels=groups,
+    )
+
+
+def _message(endpoint: Endpoint) -> str:
+    if endpoint.is_stopped:
+        return f"Endpoint “{endpoint.name}” is stopped. Start it to query it."
+    if endpoint.active_config_id is None:
+        if endpoint.config_update == "IN_PROGRESS":
+            return f"Endpoint “{endpoint.name}” is being deployed and is not ready yet."
+        return f"Endpoint “{endpoint.name}” is not ready: its deployment did not succeed."
+    return f"Endpoint “{endpoint.name}” has no ready replica now; it is recovering."
+
+
+def _entity(entity: ServedEntity) -> RouteEntity:
+    decision = latest_decision(entity)
+    batching = batching_of(decision)
+    backend = Backend(decision.backend) if decision else Backend.STANDARD
+    version = entity.model_version
+    return RouteEntity(
+        name=entity.name,
+        entity_name=entity.entity_name,
+        entity_version=entity.entity_version,
+        traffic_percentage=entity.traffic_percentage,
+        backend=backend,
+        signature=version.signature if version else None,
+        max_batch_size=batching.max_batch_size,
+        max_in_flight=max_in_flight(entity, backend, batching),
+        replicas=tuple(
+            RouteReplica(replica_id=replica.public_id, address=replica.address)
+            for replica in Replica.objects.filter(
+                entity=entity, is_wanted=True, state=ReplicaState.READY
+            ).exclude(address="")
+        ),
+    )
+
+
+def latest_decision(entity: ServedEntity) -> BackendDecision | None:
+    """The backend decision in force for the entity: its latest deployment's."""
+    return max(entity.decisions.all(), key=lambda decision: decision.pk, default=None)
+
+
+def batching_of(decision: BackendDecision | None) -> Batching:
+    """The batching that a decision put in force."""
+    kept = dict(decision.batching) if decision else {}
+    if "preferred_batch_size" in kept:
+        kept["preferred_batch_size"] = tuple(kept["preferred_batch_size"])
+    return Batching(**kept)

@@ -1,0 +1,127 @@
+"""What changes without a deployment: tags, notifications, limits, permissions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth.models import Group
+from django.db import transaction
+
+from portal.accounts.models import ADMINS, USERS, User
+from portal.endpoints.models import Endpoint, EndpointPermission, EndpointTag
+from portal.endpoints.routes import publish
+from portal.endpoints.services.access import require
+from portal.endpoints.services.moves import record
+from portal.endpoints.services.validation import Problems, check_tags
+from portal.endpoints.states import PermissionLevel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """A level for a user (by name) or for a group (by name)."""
+
+    level: PermissionLevel
+    user_name: str = ""
+    group_name: str = ""
+
+
+@transaction.atomic
+def update_tags(
+    user: User, endpoint: Endpoint, *, add: Mapping[str, str], delete: Iterable[str]
+) -> None:
+    """Add or change tags, and delete some; unknown keys to delete are nothing."""
+    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    problems = Problems()
+    check_tags(add, problems)
+    problems.raise_if_any()
+    endpoint.tags.filter(key__in=list(delete)).delete()
+    for key, value in add.items():
+        EndpointTag.objects.update_or_create(endpoint=endpoint, key=key, defaults={"value": value})
+    _changed(user, endpoint, "tags")
+
+
+@transaction.atomic
+def set_description(user: User, endpoint: Endpoint, description: str) -> None:
+    """Describe the endpoint."""
+    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    endpoint.description = description
+    _changed(user, endpoint, "description")
+
+
+@transaction.atomic
+def set_notifications(user: User, endpoint: Endpoint, wanted: Mapping[str, Sequence[str]]) -> None:
+    """Remember who hears of updates by e-mail."""
+    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    endpoint.email_notifications = {key: list(value) for key, value in wanted.items()}
+    _changed(user, endpoint, "email_notifications")
+
+
+@transaction.atomic
+def set_rate_limits(user: User, endpoint: Endpoint, limits: Sequence[Mapping[str, Any]]) -> None:
+    """Remember rate limits, in the older form."""
+    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    endpoint.rate_limits = [dict(limit) for limit in limits]
+    _changed(user, endpoint, "rate_limits")
+
+
+@transaction.atomic
+def set_ai_gateway(user: User, endpoint: Endpoint, wanted: Mapping[str, Any]) -> None:
+    """Replace the AI Gateway's settings."""
+    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    endpoint.ai_gateway = dict(wanted)
+    _changed(user, endpoint, "ai_gateway")
+
+
+def _changed(user: User, endpoint: Endpoint, what: str) -> None:
+    endpoint.changed_by = user
+    fields = [] if what == "tags" else [what]
+    endpoint.save(update_fields=[*fields, "changed_by", "updated_at"])
+    words = what.replace("_", " ").replace("ai gateway", "AI Gateway settings")
+    record(endpoint, f"{what}_changed", f"{user} changed the {words}.", actor=user)
+    publish(endpoint)
+
+
+@transaction.atomic
+def set_permissions(
+    user: User, endpoint: Endpoint, grants: Sequence[Grant], *, replace: bool
+) -> None:
+    """Grant levels; `replace` takes away whatever is not named. The creator always manages.
+
+    Raises:
+        InvalidParameterValue: A user does not exist.
+    """
+    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    problems = Problems()
+    planned = [_permission(endpoint, grant, problems) for grant in grants]
+    problems.raise_if_any()
+    if replace:
+        endpoint.permissions.all().delete()
+    for permission in planned:
+        EndpointPermission.objects.update_or_create(
+            endpoint=endpoint,
+            user=permission.user,
+            group_name=permission.group_name,
+            defaults={"level": permission.level},
+        )
+    endpoint.changed_by = user
+    endpoint.save(update_fields=["changed_by", "updated_at"])
+    record(endpoint, "permissions_changed", f"{user} changed the permissions.", actor=user)
+    publish(endpoint)
+
+
+def _permission(endpoint: Endpoint, grant: Grant, problems: Problems) -> EndpointPermission:
+    permission = EndpointPermission(
+        endpoint=endpoint, group_name=grant.group_name, level=grant.level
+    )
+    if grant.user_name:
+        permission.user = User.objects.filter(username=grant.user_name).first()
+        if permission.user is None:
+            problems.add("access_control_list", f"There is no user “{grant.user_name}”.")
+    elif not Group.objects.filter(name=grant.group_name).exists() and grant.group_name not in {
+        ADMINS,
+        USERS,
+    }:
+        problems.add("access_control_list", f"There is no group “{grant.group_name}”.")
+    return permission
