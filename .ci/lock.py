@@ -15,9 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WITHOUT_DEPENDENCIES = "nvidia-pytriton"
-NEVER_FROZEN = re.compile(
-    r"^(nvidia|cuda|triton)[-_a-z0-9]*=="
-)  # what a CUDA build of torch brings
+NEVER_FROZEN = re.compile(r"^((nvidia|cuda)[-_a-z0-9]*|triton)==")  # a CUDA torch brings these
 HEADER = (
     "# Everything, pinned. Written by `make lock` from pyproject.toml; installed with --no-deps.\n"
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-QUIET = (" ", "Requirement", "Using", "Downloading", "Looking", "WARNING: Location")
+QUIET = (" ", "Processing", "Requirement", "Using", "Downloading", "Looking", "WARNING: Location")
 begin = time.monotonic()
 for line in sys.stdin:
     words = line.split()
