@@ -24,6 +24,7 @@ $(INSTALLED): requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) install --no-deps --progress-bar off -r requirements.lock 2>&1 | $(PYTHON) -u .ci/progress.py
 	@$(PIP) install -qq --constraint requirements.lock "$$(grep '^torch==' requirements.lock)"
+	@pwd > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/shoal.pth"
 	@touch $@
 
 demo: $(INSTALLED)
