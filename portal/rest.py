@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.core.exceptions import RequestDataTooBig
 from django.http import Http404, HttpRequest, JsonResponse
-from rest_framework import exceptions
+from rest_framework import exceptions, serializers
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
@@ -296,6 +296,28 @@ class IgnoreAccept(BaseContentNegotiation):
         """The one renderer."""
         renderer = next(iter(renderers))
         return renderer, renderer.media_type
+
+
+class StrictIntegerField(serializers.IntegerField):
+    """A JSON number without a fraction; no text, no boolean."""
+
+    def to_internal_value(self, data: Any) -> int:
+        """Refuse what DRF would convert."""
+        if isinstance(data, bool) or not isinstance(data, int):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class StrictBooleanField(serializers.BooleanField):
+    """`true` or `false`; no text, no number."""
+
+    default_error_messages = {"invalid": "Must be true or false."}
+
+    def to_internal_value(self, data: Any) -> bool:
+        """Refuse what DRF would convert."""
+        if not isinstance(data, bool):
+            self.fail("invalid", input=data)
+        return data
 
 
 def validated(serializer_class: type[Serializer[Any]], data: Any) -> dict[str, Any]:

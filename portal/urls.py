@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver, include, path
+from django.urls import URLPattern, URLResolver, include, path, re_path
+
+from portal.ui import errors
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("portal.ui.urls")),
@@ -11,4 +13,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("portal.registry.urls")),
     path("", include("portal.endpoints.urls")),
     path("", include("portal.logs.urls")),
+    re_path(r"^api/(?P<rest_of_path>.*)$", errors.unknown_api_path),
 ]
+
+handler400 = errors.bad_request
+handler403 = errors.permission_denied
+handler404 = errors.page_not_found
+handler500 = errors.server_error

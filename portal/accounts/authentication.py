@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import timedelta
 
+from django.utils import timezone
 from rest_framework import exceptions
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from portal.accounts.models import PersonalAccessToken, User
+
+NOTE_USE_EVERY = timedelta(minutes=1)
+"""A token's last use is written at most this often: polling clients cost no write a request."""
 
 
 def sha256(token: str) -> str:
@@ -34,6 +39,9 @@ class TokenAuthentication(BaseAuthentication):
         )
         if token is None:
             raise exceptions.AuthenticationFailed("The token is unknown, expired or revoked.")
+        now = timezone.now()
+        if token.last_used_at is None or now - token.last_used_at > NOTE_USE_EVERY:
+            PersonalAccessToken.objects.filter(pk=token.pk).update(last_used_at=now)
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:

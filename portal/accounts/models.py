@@ -58,3 +58,20 @@ class PersonalAccessToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} {self.public_id}"
+
+
+class FailedLogin(models.Model):
+    """A login that was refused; too many of them make the next one wait."""
+
+    username = models.CharField(max_length=150)
+    address = models.CharField(max_length=64)
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [
+            # The question before each login: how many failed lately?
+            models.Index(fields=["address", "username", "at"], name="failed_logins_lately")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.username} from {self.address}"

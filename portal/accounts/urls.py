@@ -1,5 +1,25 @@
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from portal.accounts import pages
+from portal.accounts.api import views as api
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("login/", pages.LoginPage.as_view(), name="login"),
+    path("logout/", pages.LogoutPage.as_view(), name="logout"),
+    path("settings/password/", pages.PasswordPage.as_view(), name="password"),
+    path("settings/tokens/", pages.tokens, name="tokens"),
+    path("settings/tokens/<str:public_id>/revoke/", pages.revoke_token, name="token-revoke"),
+    path("settings/users/", pages.users, name="users"),
+    path("settings/users/new/", pages.create_user, name="user-create"),
+    path("settings/users/<int:user_id>/", pages.user, name="user"),
+    path("settings/users/<int:user_id>/admin/", pages.set_admin, name="user-admin"),
+    path("settings/users/<int:user_id>/activate/", pages.activate_user, name="user-activate"),
+    path("settings/users/<int:user_id>/deactivate/", pages.deactivate_user, name="user-deactivate"),
+    path("settings/users/<int:user_id>/password/", pages.reset_password, name="user-password"),
+    path("api/2.0/token/create", api.TokenCreate.as_view()),
+    path("api/2.0/token/list", api.TokenList.as_view()),
+    path("api/2.0/token/delete", api.TokenDelete.as_view()),
+    path("api/2.0/preview/scim/v2/Me", api.Me.as_view()),
+]

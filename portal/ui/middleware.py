@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import resolve_url
 
 from portal import rest
+from portal.workspace import ORG_ID_HEADER, workspace_id
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'self'",
-        "img-src 'self' data:",
         "object-src 'none'",
         "base-uri 'none'",
         "form-action 'self'",
@@ -19,12 +21,9 @@ CONTENT_SECURITY_POLICY = "; ".join(
     )
 )
 
-WORKSPACE_ID = "1"
-"""What clients call the workspace; there is one."""
-
 
 class PageMiddleware:
-    """Give pages their content security policy, API answers their workspace, all their request id."""
+    """Give answers their content security policy, request id and, on the API, workspace id."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -33,8 +32,17 @@ class PageMiddleware:
         """Add the headers."""
         request_id = rest.request_id(request)
         response = self.get_response(request)
+        if _is_login_of_a_fragment(request, response):
+            response = HttpResponse(headers={"HX-Refresh": "true"})
         response.headers.setdefault("X-Request-Id", request_id)
         if request.path.startswith("/api/"):
-            response.headers.setdefault("x-databricks-org-id", WORKSPACE_ID)
+            response.headers.setdefault(ORG_ID_HEADER, workspace_id())
         response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
         return response
+
+
+def _is_login_of_a_fragment(request: HttpRequest, response: HttpResponse) -> bool:
+    """Whether a live region of a page would receive the login page; then the page itself must."""
+    if "HX-Request" not in request.headers or response.status_code != 302:
+        return False
+    return response["Location"].startswith(resolve_url(settings.LOGIN_URL))

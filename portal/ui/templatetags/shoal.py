@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 register = template.Library()
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
+UNITS = ((DAY_S, "day"), (HOUR_S, "h"), (MINUTE_S, "min"), (1, "s"))
+BINARY_UNITS = ((1, "KiB"), (2, "MiB"), (3, "GiB"), (4, "TiB"), (5, "PiB"))
 MAX_PRETTY_CHARACTERS = 20_000
 
 MESSAGE_TONES = {
@@ -78,10 +80,8 @@ def relative_text(moment: datetime, now: datetime) -> str:
         return "just now"
     if size >= 30 * DAY_S:
         return f"{moment.day} {moment:%b %Y}"
-    for unit_s, unit in ((DAY_S, "day"), (HOUR_S, "h"), (MINUTE_S, "min"), (1, "s")):
-        if size >= unit_s:
-            count = int(size // unit_s)
-            break
+    unit_s, unit = next((s, word) for s, word in UNITS if size >= s)
+    count = int(size // unit_s)
     plural = "s" if unit == "day" and count != 1 else ""
     return f"{count} {unit}{plural} ago" if seconds > 0 else f"in {count} {unit}{plural}"
 
@@ -108,14 +108,10 @@ def filesize(size_bytes: float | None) -> str:
     """Bytes in binary units with three digits: "634 MiB", "1.25 GiB"."""
     if size_bytes is None:
         return ""
-    amount = float(size_bytes)
-    if amount < 1024:
-        return f"{amount:.0f} B"
-    unit = "B"
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        amount /= 1024
-        if amount < 1000:
-            break
+    if size_bytes < 1000:
+        return f"{size_bytes:.0f} B"
+    power, unit = next((p, u) for p, u in BINARY_UNITS if size_bytes < 1000 * 1024**p)
+    amount = size_bytes / 1024**power
     return f"{amount:.3g} {unit}" if amount < 100 else f"{amount:.0f} {unit}"
 
 
@@ -142,7 +138,9 @@ def pretty_json(value: Any) -> str:
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
     if len(text) <= MAX_PRETTY_CHARACTERS:
         return text
-    return f"{text[:MAX_PRETTY_CHARACTERS]}\n... {len(text) - MAX_PRETTY_CHARACTERS} more characters"
+    return (
+        f"{text[:MAX_PRETTY_CHARACTERS]}\n... {len(text) - MAX_PRETTY_CHARACTERS} more characters"
+    )
 
 
 # ---------------------------------------------------------------- copying
