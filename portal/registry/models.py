@@ -121,9 +121,17 @@ class ModelVersion(models.Model):
     staging_beat_at = models.DateTimeField(
         null=True
     )  # a staging task that went silent is sent again
+    staging_attempts = models.PositiveSmallIntegerField(default=0)  # since it was last asked for
+    # The packed environment once staged, else the one built from the requirements.
     environment = models.ForeignKey(
         Environment, null=True, on_delete=models.PROTECT, related_name="versions"
     )
+
+    # Building an environment from the requirements, for versions that are not express.
+    build_reason_code = models.CharField(max_length=64, blank=True)
+    build_message = models.TextField(blank=True)  # progress while building, the reason when failed
+    build_beat_at = models.DateTimeField(null=True)  # the task that builds lives
+    build_failed_at = models.DateTimeField(null=True)
 
     if TYPE_CHECKING:
         express_since: datetime  # type: ignore[no-redef]  # db_default is typed as an expression
@@ -184,13 +192,12 @@ class ModelAlias(models.Model):
 
 
 class UploadSession(models.Model):
-    """A multipart upload that is under way; parts are written into one file in `UPLOADS_DIR`."""
+    """A multipart upload; its parts are kept in the folder `UPLOADS_DIR / token` until it ends."""
 
     token = models.CharField(max_length=64, unique=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
     path = models.TextField()  # "Models/main/default/m/1/model.pkl"
     overwrite = models.BooleanField(default=False)
-    part_size = models.BigIntegerField(default=0)  # fixed by part 1
     created_at = models.DateTimeField(auto_now_add=True)
     completed_at = models.DateTimeField(null=True)
 
