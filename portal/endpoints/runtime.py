@@ -146,7 +146,7 @@ def evidence_from_json(kept: Mapping[str, object]) -> Evidence:
 
 
 def read_logs(
-    replica: Replica, *, after: int = 0, before: int | None = None, limit: int = 500
+    replica: Replica, *, after: int | None = None, before: int | None = None, limit: int = 500
 ) -> list[LogLine]:
     """Lines of the replica's service log; see `serving.runtime.read_logs`."""
     return _read_logs(replica.directory, after=after, before=before, limit=limit)
