@@ -56,8 +56,8 @@ class PasswordPage(auth.PasswordChangeView):
 def tokens(request: HttpRequest) -> HttpResponse:
     """List the user's tokens and make new ones.
 
-    The answer to the form shows the value itself instead of redirecting, for it is kept nowhere; the
-    form's id keeps a reload from making a second token.
+    The answer to the form shows the value itself instead of redirecting, for it is kept nowhere;
+    the form's id keeps a reload from making a second token.
     """
     user = current_user(request)
     form = TokenForm(request.POST or None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.db.models import TextChoices
 
+from portal.ui.tones import Tone
+
 
 class VersionStatus(TextChoices):
     PENDING_REGISTRATION = "PENDING_REGISTRATION", "Uploading"
@@ -31,4 +33,16 @@ FOLLOWS: dict[ExpressState, set[ExpressState]] = {
     ExpressState.STAGING: {ExpressState.STAGED, ExpressState.FAILED},
     ExpressState.STAGED: {ExpressState.STAGING},
     ExpressState.FAILED: {ExpressState.STAGING},
+}
+
+EXPRESS_TONES: dict[ExpressState, Tone] = {
+    ExpressState.NOT_STAGED: Tone.IDLE,
+    ExpressState.STAGING: Tone.BUSY,
+    ExpressState.STAGED: Tone.GOOD,
+    ExpressState.FAILED: Tone.BAD,
+}
+VERSION_TONES: dict[VersionStatus, Tone] = {
+    VersionStatus.PENDING_REGISTRATION: Tone.BUSY,
+    VersionStatus.READY: Tone.GOOD,
+    VersionStatus.FAILED_REGISTRATION: Tone.BAD,
 }

@@ -4,4 +4,5 @@ from django.urls import URLPattern, URLResolver, include, path
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("portal.registry.api.urls")),
+    path("", include("portal.registry.page_urls")),
 ]

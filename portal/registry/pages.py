@@ -1,0 +1,119 @@
+"""Pages of registered models and their versions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from portal.accounts.access import current_user
+from portal.registry import reading, snippets
+from portal.registry.models import ModelVersion, RegisteredModel
+from portal.registry.signatures import signature_rows
+from portal.registry.states import VersionStatus
+from portal.workspace import public_url
+
+MODELS_A_PAGE = 25
+VERSIONS_A_PAGE = 50
+
+
+@require_safe
+@login_required
+def models(request: HttpRequest) -> HttpResponse:
+    """The registered models, searchable by name."""
+    text = request.GET.get("search", "").strip()[:255].replace("\x00", "")
+    paginator = Paginator(reading.models_matching(text), MODELS_A_PAGE)
+    page = paginator.get_page(request.GET.get("page"))
+    rows = [
+        {
+            "model": model,
+            "chip": reading.version_chip(model.newest_status, model.newest_express_state)  # type: ignore[attr-defined]  # annotated
+            if model.newest_version  # type: ignore[attr-defined]  # annotated
+            else None,
+        }
+        for model in page
+    ]
+    context: dict[str, Any] = {"page": page, "rows": rows, "search": text}
+    if not rows and not text:
+        context |= {
+            "environment": snippets.client_environment(public_url(request)),
+            "snippet": snippets.register_first_model(),
+        }
+    return render(request, "registry/models.html", context)
+
+
+@require_safe
+@login_required
+def model(request: HttpRequest, name: str) -> HttpResponse:
+    """One model: its versions and aliases."""
+    found = get_object_or_404(
+        RegisteredModel.objects.select_related("owner").prefetch_related(
+            "tags", "aliases__model_version"
+        ),
+        name=name,
+    )
+    versions = found.versions.select_related("creator").prefetch_related("aliases")
+    page = Paginator(versions, VERSIONS_A_PAGE).get_page(request.GET.get("page"))
+    rows = [
+        {"version": version, "chip": reading.version_chip(version.status, version.express_state)}
+        for version in page
+    ]
+    context = {
+        "model": found,
+        "page": page,
+        "rows": rows,
+        "environment": snippets.client_environment(public_url(request)),
+        "snippet": snippets.register_with_environment(found.name),
+    }
+    return render(request, "registry/model.html", context)
+
+
+@require_safe
+@login_required
+def version(request: HttpRequest, name: str, number: int) -> HttpResponse:
+    """One version: what it takes and gives, what it needs, whether it is express."""
+    found = _version(name, number)
+    chosen = urlencode({"model": name, "version": str(number)})
+    context = _express_context(request, found) | {
+        "signature": signature_rows(found.signature),
+        "endpoints": reading.endpoints_using(found, current_user(request)),
+        "serve_url": f"{reverse('endpoint-create')}?{chosen}",
+        "can_serve": found.status == VersionStatus.READY,
+    }
+    return render(request, "registry/version.html", context)
+
+
+@require_safe
+@login_required
+def express_status(request: HttpRequest, name: str, number: int) -> HttpResponse:
+    """The live part of a version's page; it asks again until nothing moves any more."""
+    context = _express_context(request, _version(name, number))
+    return render(request, "registry/_express.html", context)
+
+
+def _version(name: str, number: int) -> ModelVersion:
+    found = (
+        ModelVersion.objects.select_related("model__owner", "creator", "environment")
+        .prefetch_related("tags", "aliases")
+        .filter(model__name=name, version=number)
+        .first()
+    )
+    if found is None:
+        raise Http404(f"There is no version {number} of {name[:255]}.")
+    return found
+
+
+def _express_context(request: HttpRequest, version: ModelVersion) -> dict[str, Any]:
+    return {
+        "version": version,
+        "express": reading.express_view(version),
+        "is_building": reading.is_building(version),
+        "environment": snippets.client_environment(public_url(request)),
+        "snippet": snippets.register_with_environment(version.model.name),
+    }
