@@ -25,6 +25,7 @@ from shoal_answers import pack_answer, take_apart
 NUMPY2 = int(np.__version__.split(".")[0]) >= 2
 MAX_MESSAGE_LENGTH = 4000
 BISECTIONS_PER_SECOND = 200
+NULL_LENGTH = 0xFFFFFFFF  # the length of a missing text
 UNEXPECTED = (
     "Encountered an unexpected error while evaluating the model. Verify that the input is"
     " compatible with the model for inference. "
@@ -58,12 +59,14 @@ def write_tensor(name, array):
 
 
 def unpack_text(array):
-    """`[N, W]` bytes, each row u32 length and UTF-8, as a list of N strings."""
+    """`[N, W]` bytes, each row u32 length and UTF-8, as a list of N strings or None."""
     width = array.shape[1]
     data = array.tobytes()
     lengths = np.ascontiguousarray(array[:, :4]).view("<u4").ravel().tolist()
     return [
-        data[i * width + 4 : i * width + 4 + length].decode("utf-8")
+        None
+        if length == NULL_LENGTH
+        else data[i * width + 4 : i * width + 4 + length].decode("utf-8")
         for i, length in enumerate(lengths)
     ]
 
