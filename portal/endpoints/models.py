@@ -198,6 +198,9 @@ class ServedEntity(models.Model):
 
     if TYPE_CHECKING:
         state_since: datetime  # type: ignore[no-redef]  # db_default is typed as an expression
+        config_id: int
+        creator_id: int | None
+        model_version_id: int | None
 
     class Meta:
         ordering = ["position"]
@@ -224,6 +227,10 @@ class Deployment(models.Model):
     log_excerpt = models.TextField(blank=True)  # the last lines of the replica that failed
     beat_at = models.DateTimeField(null=True)  # the task that advances it lives
     owner = models.CharField(max_length=64, blank=True)  # that task's id
+
+    if TYPE_CHECKING:
+        endpoint_id: int
+        config_id: int
 
     class Meta:
         ordering = ["-pk"]

@@ -67,6 +67,8 @@ def cancel_update(user: User, endpoint: Endpoint) -> None:
         InvalidState: No update is under way, or it has taken over the traffic already.
     """
     require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    # The switch of the traffic holds the same lock, so that one of the two is first.
+    endpoint = Endpoint.objects.select_for_update().get(pk=endpoint.pk)
     deployment = endpoint.deployments.filter(state__in=UNDER_WAY).first()
     if deployment is None:
         raise InvalidState(f"Endpoint “{endpoint.name}” is not being updated.")

@@ -1,0 +1,197 @@
+"""The REST API of serving endpoints. Views read, call one service, and answer."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from portal.accounts.models import User
+from portal.endpoints import services
+from portal.endpoints.api import parsing, representation, texts
+from portal.endpoints.models import Endpoint, ServedEntity
+from portal.endpoints.reading import with_everything
+from portal.endpoints.states import PermissionLevel
+from portal.registry import services as registry
+from portal.rest import InvalidParameterValue, ResourceDoesNotExist
+
+MAX_EVENTS = 500
+
+
+def _user(request: Request) -> User:
+    return cast(User, request.user)
+
+
+def _body(request: Request) -> dict[str, Any]:
+    return cast(dict[str, Any], request.data)  # the parser takes objects only
+
+
+def _find(request: Request, name: str, level: PermissionLevel) -> Endpoint:
+    """The endpoint with all that is answered, for a caller of at least `level`."""
+    user = _user(request)
+    endpoint = services.get_endpoint(user, name)
+    services.require(user, endpoint, level)
+    return endpoint
+
+
+def _detailed(request: Request, endpoint: Endpoint) -> Response:
+    fresh = with_everything(Endpoint.objects.filter(pk=endpoint.pk)).get()
+    return Response(representation.detailed(fresh, _user(request), request))
+
+
+class EndpointsView(APIView):
+    def get(self, request: Request) -> Response:
+        found = with_everything(Endpoint.objects.visible_to(_user(request)))
+        return Response({"endpoints": [representation.summary(endpoint) for endpoint in found]})
+
+    def post(self, request: Request) -> Response:
+        wanted = parsing.read_endpoint(_body(request))
+        return _detailed(request, services.create_endpoint(_user(request), wanted))
+
+
+class EndpointView(APIView):
+    def get(self, request: Request, name: str) -> Response:
+        return _detailed(request, _find(request, name, PermissionLevel.CAN_VIEW))
+
+    def delete(self, request: Request, name: str) -> Response:
+        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        services.delete_endpoint(_user(request), endpoint)
+        return Response({})
+
+
+class ConfigView(APIView):
+    def put(self, request: Request, name: str) -> Response:
+        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        services.update_config(_user(request), endpoint, parsing.read_config(_body(request)))
+        return _detailed(request, endpoint)
+
+
+class TagsView(APIView):
+    def patch(self, request: Request, name: str) -> Response:
+        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        add, delete = parsing.read_tags(_body(request))
+        services.update_tags(_user(request), endpoint, add=add, delete=delete)
+        return Response({"tags": representation.tags(endpoint)})
+
+
+class NotificationsView(APIView):
+    def patch(self, request: Request, name: str) -> Response:
+        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        wanted = parsing.read_notifications(_body(request))
+        services.set_notifications(_user(request), endpoint, wanted)
+        return Response({"name": endpoint.name, "email_notifications": wanted})
+
+
+class RateLimitsView(APIView):
+    def put(self, request: Request, name: str) -> Response:
+        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        limits = parsing.read_rate_limits(_body(request))
+        services.set_rate_limits(_user(request), endpoint, limits)
+        return Response({"rate_limits": limits})
+
+
+class AiGatewayView(APIView):
+    def put(self, request: Request, name: str) -> Response:
+        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        wanted = parsing.read_ai_gateway(_body(request))
+        services.set_ai_gateway(_user(request), endpoint, wanted)
+        return Response(wanted)
+
+
+class StopView(APIView):
+    def post(self, request: Request, name: str) -> Response:
+        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        services.stop_endpoint(_user(request), endpoint)
+        return _detailed(request, endpoint)
+
+
+class StartView(APIView):
+    def post(self, request: Request, name: str) -> Response:
+        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        services.start_endpoint(_user(request), endpoint)
+        return _detailed(request, endpoint)
+
+
+class CancelUpdateView(APIView):
+    def post(self, request: Request, name: str) -> Response:
+        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        services.cancel_update(_user(request), endpoint)
+        return _detailed(request, endpoint)
+
+
+class EventsView(APIView):
+    def get(self, request: Request, name: str) -> Response:
+        endpoint = _find(request, name, PermissionLevel.CAN_VIEW)
+        wanted = request.query_params.get("max_results", "100")
+        if not wanted.isdecimal() or not 1 <= int(wanted[:6]) <= MAX_EVENTS:
+            raise InvalidParameterValue(
+                f"max_results is “{wanted[:20]}”; give a whole number from 1 to {MAX_EVENTS}."
+            )
+        lines = endpoint.events.select_related("actor")[: int(wanted)]
+        return Response({"events": [representation.event(line) for line in lines]})
+
+
+class LogsView(APIView):
+    def get(self, request: Request, name: str, entity: str) -> Response:
+        endpoint = _find(request, name, PermissionLevel.CAN_VIEW)
+        return Response({"logs": texts.service_logs(_entity(endpoint, entity))})
+
+
+class BuildLogsView(APIView):
+    def get(self, request: Request, name: str, entity: str) -> Response:
+        endpoint = _find(request, name, PermissionLevel.CAN_VIEW)
+        version = _entity(endpoint, entity).model_version
+        return Response({"logs": registry.build_log(version) if version else ""})
+
+
+def _entity(endpoint: Endpoint, name: str) -> ServedEntity:
+    """The served entity of that name: the active one, else the one being deployed."""
+    for config in (endpoint.active_config, endpoint.pending_config):
+        found = config.entities.filter(name=name).first() if config else None
+        if found is not None:
+            return found
+    raise ResourceDoesNotExist(f"Endpoint “{endpoint.name}” has no served entity “{name}”.")
+
+
+class MetricsView(APIView):
+    def get(self, request: Request, name: str) -> HttpResponse:
+        endpoint = _find(request, name, PermissionLevel.CAN_VIEW)
+        fresh = with_everything(Endpoint.objects.filter(pk=endpoint.pk)).get()
+        return HttpResponse(
+            texts.metrics(fresh), content_type="text/plain; version=0.0.4; charset=utf-8"
+        )
+
+
+class OpenApiView(APIView):
+    def get(self, request: Request, name: str) -> Response:
+        endpoint = _find(request, name, PermissionLevel.CAN_VIEW)
+        return Response(texts.openapi(endpoint))
+
+
+class PermissionsView(APIView):
+    def get(self, request: Request, public_id: str) -> Response:
+        endpoint = services.get_endpoint_by_id(_user(request), public_id)
+        return Response(representation.access_control(endpoint))
+
+    def put(self, request: Request, public_id: str) -> Response:
+        return self._set(request, public_id, replace=True)
+
+    def patch(self, request: Request, public_id: str) -> Response:
+        return self._set(request, public_id, replace=False)
+
+    def _set(self, request: Request, public_id: str, *, replace: bool) -> Response:
+        user = _user(request)
+        endpoint = services.get_endpoint_by_id(user, public_id)
+        services.require(user, endpoint, PermissionLevel.CAN_MANAGE)
+        grants = parsing.read_grants(_body(request))
+        services.set_permissions(user, endpoint, grants, replace=replace)
+        return Response(representation.access_control(endpoint))
+
+
+class PermissionLevelsView(APIView):
+    def get(self, request: Request, public_id: str) -> Response:
+        services.get_endpoint_by_id(_user(request), public_id)
+        return Response(representation.permission_levels())
