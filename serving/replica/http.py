@@ -1,0 +1,28 @@
+"""Short questions to a server on this machine."""
+
+from __future__ import annotations
+
+import http.client
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A server's answer."""
+
+    status: int
+    body: str
+
+
+def ask(host: str, port: int, path: str, *, timeout_s: float, post: bool = False) -> Answer | None:
+    """Ask once, on a connection of its own; None when nobody answers in time."""
+    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    try:
+        connection.request("POST" if post else "GET", path, headers={"Connection": "close"})
+        response = connection.getresponse()
+        body = response.read(2**20).decode(errors="replace")
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+    return Answer(status=response.status, body=body)

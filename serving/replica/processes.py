@@ -1,0 +1,141 @@
+"""Start processes that die with the supervisor, look at them, and leave none behind (Linux)."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from serving.replica.environment import MARK
+
+PROC = Path("/proc")
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+END_TIMEOUT_S = 5.0
+TCP_TABLES = (PROC / "net" / "tcp", PROC / "net" / "tcp6")
+LISTENING = "0A"
+
+# PyDLL keeps the interpreter's lock: between fork and exec nobody could give it back.
+_prctl = ctypes.PyDLL(None).prctl
+
+
+def spawn(
+    command: Sequence[str], *, environment: Mapping[str, str], directory: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """Start `command` in a session of its own, stdout and stderr in one pipe.
+
+    It is killed when this process dies, however that happens. The kernel ties that to the thread
+    that starts it, so only the main thread may.
+    """
+    parent = os.getpid()
+
+    def die_with_parent() -> None:
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died in between
+            os._exit(1)
+
+    return subprocess.Popen(
+        command,
+        env=dict(environment),
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=die_with_parent,  # nothing in it takes a lock, so threads do no harm
+    )
+
+
+def adopt_orphans() -> None:
+    """Let orphans below this process become its children, so that it can reap them."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def children(pid: int) -> list[int]:
+    """Give the direct children of a process; none when it is gone."""
+    found = []
+    for entry in PROC.iterdir():
+        if entry.name.isdigit() and _stat(int(entry.name))[1] == pid:
+            found.append(int(entry.name))
+    return found
+
+
+def is_dead(pid: int) -> bool:
+    """Whether the process is gone or a zombie."""
+    return _stat(pid)[0] in ("", "Z", "X")
+
+
+def exit_code(process: subprocess.Popen[bytes]) -> int | None:
+    """Give the process's exit code as shells write it (137 for SIGKILL); None while it runs."""
+    code = process.poll()
+    return 128 - code if code is not None and code < 0 else code
+
+
+def is_listening(pid: int, port: int) -> bool:
+    """Whether the process holds a socket that listens on the TCP port.
+
+    An answer alone would not tell: another server may have taken the port.
+    """
+    try:
+        rows = [line.split() for table in TCP_TABLES for line in table.read_text().splitlines()[1:]]
+        links = [str(entry.readlink()) for entry in (PROC / str(pid) / "fd").iterdir()]
+    except OSError:
+        return True  # this system does not show it; the answer must do
+    sockets = {
+        f"socket:[{row[9]}]"
+        for row in rows
+        if row[3] == LISTENING and int(row[1].rpartition(":")[2], 16) == port
+    }
+    return not sockets.isdisjoint(links)
+
+
+def end_marked(directory: Path) -> bool:
+    """Kill every process of the replica's server, also those that lost their parent.
+
+    Returns:
+        Whether there were any.
+    """
+    found = _marked(directory)
+    deadline = time.monotonic() + END_TIMEOUT_S
+    left = found
+    while left and time.monotonic() < deadline:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+        _reap(left)
+        left = _marked(directory)
+    return bool(found)
+
+
+def _reap(pids: Sequence[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):  # not ours: another parent reaps it
+            os.waitpid(pid, os.WNOHANG)
+
+
+def _marked(directory: Path) -> list[int]:
+    mark = f"{MARK}={directory}".encode()
+    found = []
+    for entry in PROC.iterdir():
+        if entry.name.isdigit():
+            # A zombie's is empty; another user's may not be read.
+            with contextlib.suppress(OSError):
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+    return found
+
+
+def _stat(pid: int) -> tuple[str, int]:
+    """Give (state letter, parent's pid); ("", 0) for a process that is gone."""
+    try:
+        text = (PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return "", 0
+    state, parent = text.rpartition(")")[2].split()[:2]  # the name before may hold anything
+    return state, int(parent)
