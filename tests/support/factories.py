@@ -1,0 +1,340 @@
+"""Rows for tests, with traits for states, and the fixed cast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import factory
+from django.contrib.auth.models import Group
+from django.utils import timezone
+
+from portal.accounts.models import ADMINS, User
+from portal.accounts.services import create_token
+from portal.endpoints.models import (
+    BackendDecision,
+    Deployment,
+    DeploymentStep,
+    Endpoint,
+    EndpointConfig,
+    EndpointPermission,
+    Replica,
+    ServedEntity,
+)
+from portal.endpoints.runtime import evidence_to_json
+from portal.endpoints.states import (
+    ConfigUpdate,
+    DeploymentState,
+    EntityState,
+    PermissionLevel,
+    Ready,
+    ReplicaState,
+    StepName,
+    StepState,
+)
+from portal.registry.models import Environment, ModelAlias, ModelVersion, RegisteredModel
+from portal.registry.states import EnvironmentState, ExpressState, VersionStatus
+from serving.eligibility import ReasonCode
+from serving.spec import Backend, Evidence, EvidenceKind, PythonEnvironment
+
+
+class UserFactory(factory.django.DjangoModelFactory[User]):
+    class Meta:
+        model = User
+        skip_postgeneration_save = True
+
+    class Params:
+        admin = False
+
+    username = factory.Sequence(lambda n: f"user{n}")
+    email = factory.LazyAttribute(lambda user: f"{user.username}@example.com")
+    password = factory.django.Password("correct horse")
+
+    @factory.post_generation
+    def groups(self: Any, create: bool, names: Any, **_: Any) -> None:
+        for name in names or ():
+            self.groups.add(Group.objects.get_or_create(name=name)[0])
+
+
+class AdminFactory(UserFactory):
+    @factory.post_generation
+    def groups(self: Any, create: bool, names: Any, **_: Any) -> None:
+        for name in {*(names or ()), ADMINS}:
+            self.groups.add(Group.objects.get_or_create(name=name)[0])
+
+
+class RegisteredModelFactory(factory.django.DjangoModelFactory[RegisteredModel]):
+    class Meta:
+        model = RegisteredModel
+
+    name = factory.Sequence(lambda n: f"main.default.model{n}")
+    owner = factory.SubFactory(UserFactory)
+    last_version = 1
+
+
+class EnvironmentFactory(factory.django.DjangoModelFactory[Environment]):
+    class Meta:
+        model = Environment
+
+    content_hash = factory.Sequence(lambda n: f"{n:064x}")
+    state = EnvironmentState.READY
+    python_version = "3.11"
+
+
+class ModelVersionFactory(factory.django.DjangoModelFactory[ModelVersion]):
+    """A complete version; `packed` brought its environment, `staged` is express."""
+
+    class Meta:
+        model = ModelVersion
+
+    class Params:
+        packed = factory.Trait(is_packed=True, databricks_runtime="client.5-gpu")
+        staging = factory.Trait(packed=True, express_state=ExpressState.STAGING)
+        staged = factory.Trait(
+            packed=True,
+            express_state=ExpressState.STAGED,
+            environment=factory.SubFactory(EnvironmentFactory),
+        )
+        staging_failed = factory.Trait(
+            packed=True,
+            express_state=ExpressState.FAILED,
+            express_reason_code="UNSAFE_TAR",
+            express_message="The tar holds a device.",
+        )
+        uploading = factory.Trait(status=VersionStatus.PENDING_REGISTRATION)
+
+    model = factory.SubFactory(RegisteredModelFactory)
+    version = 1
+    creator = factory.SelfAttribute("model.owner")
+    status = VersionStatus.READY
+    python_version = "3.11.7"
+
+
+class ModelAliasFactory(factory.django.DjangoModelFactory[ModelAlias]):
+    class Meta:
+        model = ModelAlias
+
+    model_version = factory.SubFactory(ModelVersionFactory)
+    model = factory.SelfAttribute("model_version.model")
+    alias = "champion"
+
+
+class EndpointFactory(factory.django.DjangoModelFactory[Endpoint]):
+    class Meta:
+        model = Endpoint
+
+    public_id = factory.Sequence(lambda n: f"{n:032x}")
+    name = factory.Sequence(lambda n: f"endpoint{n}")
+    creator = factory.SubFactory(UserFactory)
+    changed_by = factory.SelfAttribute("creator")
+
+
+class EndpointConfigFactory(factory.django.DjangoModelFactory[EndpointConfig]):
+    class Meta:
+        model = EndpointConfig
+
+    endpoint = factory.SubFactory(EndpointFactory)
+    version = 1
+    creator = factory.SelfAttribute("endpoint.creator")
+
+
+class ServedEntityFactory(factory.django.DjangoModelFactory[ServedEntity]):
+    class Meta:
+        model = ServedEntity
+
+    class Params:
+        gpu = factory.Trait(workload_type="GPU_SMALL")
+        optimized = factory.Trait(gpu=True, throughput_optimized=True)
+        ready = factory.Trait(state=EntityState.DEPLOYMENT_READY)
+
+    config = factory.SubFactory(EndpointConfigFactory)
+    position = 0
+    name = "main"
+    model_version = factory.SubFactory(ModelVersionFactory, staged=True)
+    entity_name = factory.SelfAttribute("model_version.model.name")
+    entity_version = factory.LazyAttribute(lambda entity: str(entity.model_version.version))
+    workload_size = "Small"
+    creator = factory.SelfAttribute("config.creator")
+
+
+class DeploymentFactory(factory.django.DjangoModelFactory[Deployment]):
+    class Meta:
+        model = Deployment
+        skip_postgeneration_save = True
+
+    class Params:
+        running = factory.Trait(
+            state=DeploymentState.RUNNING, started_at=factory.LazyFunction(timezone.now)
+        )
+        succeeded = factory.Trait(
+            state=DeploymentState.SUCCEEDED,
+            started_at=factory.LazyFunction(timezone.now),
+            ended_at=factory.LazyFunction(timezone.now),
+        )
+
+    config = factory.SubFactory(EndpointConfigFactory)
+    endpoint = factory.SelfAttribute("config.endpoint")
+
+    @factory.post_generation
+    def steps(self: Any, create: bool, extracted: Any, **_: Any) -> None:
+        done = self.state == DeploymentState.SUCCEEDED
+        for position, name in enumerate(StepName):
+            DeploymentStep.objects.create(
+                deployment=self,
+                position=position,
+                name=name,
+                state=StepState.DONE if done else StepState.WAITING,
+            )
+
+
+class BackendDecisionFactory(factory.django.DjangoModelFactory[BackendDecision]):
+    class Meta:
+        model = BackendDecision
+
+    class Params:
+        standard = factory.Trait(
+            backend=Backend.STANDARD,
+            reason_code=ReasonCode.NOT_REQUESTED,
+            message="Throughput optimized is off.",
+        )
+
+    entity = factory.SubFactory(ServedEntityFactory, optimized=True)
+    deployment = factory.SubFactory(
+        DeploymentFactory, succeeded=True, config=factory.SelfAttribute("..entity.config")
+    )
+    backend = Backend.TRITON
+    reason_code = ReasonCode.ELIGIBLE
+    message = "Every rule for throughput optimization passes."
+
+
+def all_evidence() -> list[dict[str, object]]:
+    """What a replica on Triton shows once it is ready."""
+    return [
+        evidence_to_json(Evidence(kind=kind, text=f"{kind} seen", line=line, at=1_700_000_000.0))
+        for line, kind in enumerate(EvidenceKind, start=1)
+    ]
+
+
+class ReplicaFactory(factory.django.DjangoModelFactory[Replica]):
+    class Meta:
+        model = Replica
+
+    class Params:
+        ready = factory.Trait(
+            state=ReplicaState.READY,
+            address="127.0.0.1:9",
+            launched_at=factory.LazyFunction(timezone.now),
+            ready_at=factory.LazyFunction(timezone.now),
+        )
+        proven = factory.Trait(ready=True, evidence=factory.LazyFunction(all_evidence))
+
+    public_id = factory.Sequence(lambda n: f"r{n:04d}")
+    entity = factory.SubFactory(ServedEntityFactory, optimized=True)
+    deployment = factory.SubFactory(
+        DeploymentFactory, succeeded=True, config=factory.SelfAttribute("..entity.config")
+    )
+    backend = Backend.TRITON
+    device = "cpu-emulation"
+    seen_at = factory.LazyFunction(timezone.now)
+
+
+def live_endpoint(**entity: Any) -> Endpoint:
+    """An endpoint that serves one throughput-optimized entity from one proven replica.
+
+    `entity` changes the served entity; with `throughput_optimized=False` it runs on the
+    standard backend.
+    """
+    creator = entity.pop("creator", None) or UserFactory()
+    name = entity.pop("endpoint_name", None)
+    endpoint = EndpointFactory(
+        creator=creator,
+        ready=Ready.READY,
+        config_update=ConfigUpdate.NOT_UPDATING,
+        last_config_version=1,
+        **({"name": name} if name else {}),
+    )
+    config = EndpointConfigFactory(endpoint=endpoint)
+    served = ServedEntityFactory(**{"config": config, "optimized": True, "ready": True, **entity})
+    deployment = DeploymentFactory(config=config, succeeded=True)
+    on_triton = served.throughput_optimized
+    BackendDecisionFactory(deployment=deployment, entity=served, standard=not on_triton)
+    ReplicaFactory(
+        deployment=deployment,
+        entity=served,
+        backend=Backend.TRITON if on_triton else Backend.STANDARD,
+        ready=True,
+        evidence=all_evidence() if on_triton else [],
+    )
+    endpoint.active_config = config
+    endpoint.save(update_fields=["active_config"])
+    return endpoint
+
+
+@dataclass(frozen=True)
+class Person:
+    """One of the cast: the user and a token of theirs."""
+
+    user: User
+    token: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """For Django's test client and `requests` alike."""
+        return {"Authorization": f"Bearer {self.token}"}
+
+
+@dataclass(frozen=True)
+class Cast:
+    """The fixed cast: who may do what on the cast's endpoints."""
+
+    admin: Person
+    manager: Person
+    querier: Person
+    viewer: Person
+    stranger: Person
+
+    def share(self, endpoint: Endpoint) -> Endpoint:
+        """Give each of the cast their level on `endpoint`."""
+        levels = {
+            self.manager: PermissionLevel.CAN_MANAGE,
+            self.querier: PermissionLevel.CAN_QUERY,
+            self.viewer: PermissionLevel.CAN_VIEW,
+        }
+        for person, level in levels.items():
+            EndpointPermission.objects.create(endpoint=endpoint, user=person.user, level=level)
+        return endpoint
+
+
+def make_cast() -> Cast:
+    """The fixed cast, each with a token."""
+
+    def person(user: User) -> Person:
+        return Person(user=user, token=create_token(user, comment="tests")[1])
+
+    return Cast(
+        admin=person(AdminFactory(username="admin")),
+        manager=person(UserFactory(username="manager")),
+        querier=person(UserFactory(username="querier")),
+        viewer=person(UserFactory(username="viewer")),
+        stranger=person(UserFactory(username="stranger")),
+    )
+
+
+def keep_environment(environment: PythonEnvironment) -> Environment:
+    """The row of an environment that a test made; its folder becomes a link in the store."""
+    row = EnvironmentFactory(
+        python_version=environment.python_version,
+        base_prefix=str(environment.base_prefix),
+        libpython=str(environment.libpython or ""),
+    )
+    row.directory.parent.mkdir(parents=True, exist_ok=True)
+    row.directory.symlink_to(environment.directory)
+    return row
+
+
+def keep_model(version: ModelVersion, model_directory: Path) -> ModelVersion:
+    """Put a saved MLflow model where the staged model of `version` lies."""
+    version.model_directory.parent.mkdir(parents=True, exist_ok=True)
+    version.model_directory.symlink_to(model_directory)
+    return version
