@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.client import ROOT, client_python, client_variables
+from tests.support.client import FULL, ROOT, client_python, client_variables
 from tests.support.stack import Stack
 
 ACCEPTANCE = Path(os.environ.get("SHOAL_ACCEPTANCE", ROOT.parent / "shared" / "acceptance"))
@@ -24,7 +24,7 @@ def test_the_documents_flow_works_with_the_unmodified_clients(
     script = [str(ACCEPTANCE / "seed_flow.py"), *(["--torch"] if with_torch else [])]
 
     done = subprocess.run(
-        [str(client_python(with_torch=with_torch)), *script],
+        [str(client_python(FULL)), *script],
         cwd=tmp_path,
         env=client_variables(stack.url, stack.token, tmp_path),
         capture_output=True,

@@ -18,23 +18,27 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def _pinned(name: str) -> str:
+    name = "mlflow-skinny" if name == "mlflow" else name
     lock = (ROOT / "requirements.lock").read_text()
     found = re.search(rf"^{name}==(.*)$", lock, re.M)
     assert found, f"{name} is not in requirements.lock"
     return found.group(1)
 
 
-def packages(*, with_torch: bool) -> list[str]:
-    """What a user installs: the full `mlflow`, in the version that the portal reads with."""
-    wanted = [f"mlflow=={_pinned('mlflow-skinny')}", f"databricks-sdk=={_pinned('databricks-sdk')}"]
-    return [*wanted, f"torch=={_pinned('torch')}"] if with_torch else wanted
+SMALL = ("mlflow-skinny", "numpy", "pandas")
+"""Enough to log and register a pyfunc model; quick to pack."""
+FULL = ("mlflow", "databricks-sdk", "torch")
+"""What the documentation tells users to install."""
 
 
-def client_python(*, with_torch: bool = False) -> Path:
-    """The interpreter of the client environment, made now if it is not there."""
-    wanted = packages(with_torch=with_torch)
-    name = hashlib.sha256(" ".join([sys.version, *wanted]).encode()).hexdigest()[:12]
-    folder = ROOT / ".cache" / f"client-{name}"
+def client_python(names: tuple[str, ...] = SMALL) -> Path:
+    """The interpreter of an environment with these packages, made now if it is not there.
+
+    Versions are the lock file's; `mlflow` follows `mlflow-skinny`.
+    """
+    wanted = [f"{name}=={_pinned(name)}" for name in names]
+    digest = hashlib.sha256(" ".join([sys.version, *wanted]).encode()).hexdigest()[:12]
+    folder = ROOT / ".cache" / f"client-{digest}"
     python, done = folder / "bin" / "python", folder / "installed"
     if not done.exists():
         shutil.rmtree(folder, ignore_errors=True)

@@ -33,7 +33,7 @@ if __name__ == "__main__":
             python_model=SumAndMax(),
             input_example=np.arange(8, dtype=np.float32).reshape(2, 4),
             metadata=dict(pair.split("=", 1) for pair in pairs) or None,
-            pip_requirements=[f"mlflow=={mlflow.__version__}", f"numpy=={np.__version__}"],
+            pip_requirements=[f"mlflow-skinny=={mlflow.__version__}", f"numpy=={np.__version__}"],
         )
     version = mlflow.register_model(info.model_uri, name, env_pack="databricks_model_serving")
     sys.stdout.write(f"VERSION {version.version}\n")
