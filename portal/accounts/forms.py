@@ -49,7 +49,7 @@ class TokenForm(forms.Form):
         (str(30 * DAY_S), "30 days"),
         (str(90 * DAY_S), "90 days"),
         (str(365 * DAY_S), "1 year"),
-        ("", "No expiry"),
+        ("0", "No expiry"),
     ]
 
     comment = forms.CharField(
@@ -59,14 +59,14 @@ class TokenForm(forms.Form):
         help_text="A name to know it by later, such as the notebook or the service that uses it.",
     )
     lifetime = forms.ChoiceField(
-        label="Lifetime", choices=LIFETIMES, required=False, initial=str(90 * DAY_S)
+        label="Lifetime", choices=LIFETIMES, initial=str(90 * DAY_S)
     )
     form_id = forms.RegexField(regex=r"^[0-9a-f]{32}$", widget=forms.HiddenInput)
 
     @property
     def lifetime_s(self) -> int | None:
         """The chosen lifetime."""
-        return int(self.cleaned_data["lifetime"]) if self.cleaned_data["lifetime"] else None
+        return int(self.cleaned_data["lifetime"]) or None
 
 
 class UserForm(UserModelForm):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
 UNITS = ((DAY_S, "day"), (HOUR_S, "h"), (MINUTE_S, "min"), (1, "s"))
 BINARY_UNITS = ((1, "KiB"), (2, "MiB"), (3, "GiB"), (4, "TiB"), (5, "PiB"))
 MAX_PRETTY_CHARACTERS = 20_000
+PRETTY_WIDTH = 96
 
 MESSAGE_TONES = {
     "success": Tone.GOOD,
@@ -134,13 +136,38 @@ def duration(seconds: float | None) -> str:
 
 @register.filter
 def pretty_json(value: Any) -> str:
-    """Indented JSON, cut with a note when it is very long."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    """Indented JSON with rows of plain values on one line, cut with a note when it is very long."""
+    text = "".join(_pretty(value, "\n"))
     if len(text) <= MAX_PRETTY_CHARACTERS:
         return text
     return (
         f"{text[:MAX_PRETTY_CHARACTERS]}\n... {len(text) - MAX_PRETTY_CHARACTERS} more characters"
     )
+
+
+def _pretty(value: Any, newline: str) -> Iterator[str]:
+    """JSON in pieces; `newline` is a line break with the indentation so far."""
+    plain = json.dumps(value, ensure_ascii=False, default=str)
+    is_flat = len(plain) <= PRETTY_WIDTH or not isinstance(value, dict | list) or not value
+    if is_flat and not _holds_rows(value):
+        yield plain
+        return
+    deeper = f"{newline}  "
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    yield opening
+    for number, item in enumerate(value):
+        yield f"{',' if number else ''}{deeper}"
+        if isinstance(value, dict):
+            yield f"{json.dumps(item, ensure_ascii=False)}: "
+            yield from _pretty(value[item], deeper)
+        else:
+            yield from _pretty(item, deeper)
+    yield f"{newline}{closing}"
+
+
+def _holds_rows(value: Any) -> bool:
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(isinstance(item, dict | list) for item in items)
 
 
 # ---------------------------------------------------------------- copying
