@@ -308,6 +308,8 @@ class TritonPythonModel:
 
     def initialize(self, args):
         """Load the model that the parameter `spec` names."""
+        # The stub's Python ignores PYTHONUNBUFFERED: what the model prints would show at its end only.
+        sys.stdout.reconfigure(line_buffering=True)
         config = json.loads(args["model_config"])
         spec = json.loads(config["parameters"]["spec"]["string_value"])
         os.environ["_MLFLOW_IS_IN_SERVING_ENVIRONMENT"] = "true"
