@@ -1,0 +1,52 @@
+// Says what is wrong with a field when it is left, and again on each key once it is wrong. The words stand in the
+// page: data-missing, data-mismatch. The server checks all of it once more.
+
+const form = document.querySelector("[data-endpoint-form]");
+
+function problem(field) {
+  if (field.validity.valueMissing) return field.dataset.missing ?? "";
+  if (field.validity.patternMismatch) return field.dataset.mismatch ?? "";
+  return "";
+}
+
+function show(field, message) {
+  const place = document.getElementById(`${field.id}-error`);
+  if (!place) return;
+  place.querySelector("span").textContent = message;
+  place.hidden = !message;
+  if (message) field.setAttribute("aria-invalid", "true");
+  else field.removeAttribute("aria-invalid");
+}
+
+const isChecked = (field) => Boolean(field.dataset?.missing || field.dataset?.mismatch);
+
+form?.addEventListener("focusout", (event) => {
+  const field = event.target;
+  if (!isChecked(field)) return;
+  if (field.validity.valueMissing && field.dataset.touched === undefined) return; // only passed by
+  const message = problem(field);
+  if (message || field.id !== "name") show(field, message); // the server knows more about the name
+});
+
+form?.addEventListener("input", (event) => {
+  const field = event.target;
+  if (!isChecked(field)) return;
+  field.dataset.touched = "";
+  const message = problem(field);
+  if (field.getAttribute("aria-invalid") === "true") show(field, message);
+  if (field.id === "name") echo(field.value.trim());
+});
+
+function echo(name) {
+  const place = document.querySelector("[data-name-echo]");
+  if (place) place.textContent = name || "…";
+}
+
+// The server's word on the name.
+document.addEventListener("htmx:afterSwap", () => {
+  const field = document.getElementById("name");
+  const place = document.getElementById("name-error");
+  if (!form || !field || !place || field.readOnly) return;
+  if (place.hidden) field.removeAttribute("aria-invalid");
+  else field.setAttribute("aria-invalid", "true");
+});
