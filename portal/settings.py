@@ -38,6 +38,7 @@ FILES_DIR = DATA_DIR / "files"  # what clients uploaded: Models/..., Volumes/...
 UPLOADS_DIR = DATA_DIR / "uploads"  # what is still being uploaded
 ENVIRONMENTS_DIR = DATA_DIR / "environments"  # unpacked, by content hash
 MODELS_DIR = DATA_DIR / "models"  # unpacked model versions
+BUILD_LOGS_DIR = DATA_DIR / "build-logs"  # what pip said, a file an environment
 REPLICAS_DIR = DATA_DIR / "replicas"  # a folder a replica: spec, status, logs, model repository
 
 # ---------------------------------------------------------------- serving
@@ -50,6 +51,7 @@ MAX_REQUEST_BYTES = env.integer("SHOAL_MAX_REQUEST_MB", 16, least=1) * 2**20
 MAX_SERVED_ENTITIES = 15
 MAX_ENVIRONMENT_VARIABLES = 50
 UPLOAD_EXPIRES_S = 24 * 3600
+STORE_GRACE_S = 6 * 3600  # how long unpacked environments and models outlive their last use
 
 # ---------------------------------------------------------------- Django
 DEBUG = env.boolean("SHOAL_DEBUG", default=False)

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
+BULKY = ("input_example",)
+"""Fields of a version that may hold megabytes; defer them where they are not needed."""
+
+
 class RegisteredModel(models.Model):
     """`catalog.schema.model`."""
 
@@ -152,7 +156,7 @@ class ModelVersion(models.Model):
 
     @property
     def model_directory(self) -> Path:
-        """Where the unpacked model lies once it is staged (or prepared for the standard backend)."""
+        """Where the unpacked model lies once it is staged (or was built for)."""
         return Path(settings.MODELS_DIR) / str(self.pk)
 
     @property
