@@ -1,0 +1,203 @@
+"""The data plane's ASGI application: `POST /serving-endpoints/{name}/invocations`.
+
+It checks the token and the level, reads the body, and answers `{"predictions": ...}` or an error
+in the one JSON shape. It needs neither the database nor Django; routes and principals come through
+Redis.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import orjson
+
+from serving.errors import DeadlineExceeded, InvalidInput, ReplicaUnavailable, ServingError
+from serving.gateway.asgi import ASGIApp, Receive, Scope, Send
+from serving.gateway.dispatch import Call, Dispatcher, Outcome
+from serving.gateway.errors import (
+    EndpointDoesNotExist,
+    NotPermitted,
+    Unauthenticated,
+    UnknownPath,
+)
+from serving.gateway.http import ClientGone, Cut, Head, Watch, read_body, read_head
+from serving.gateway.replies import TIMED_OUT
+from serving.gateway.routing import LEVELS, Limits, LiveRoute
+from serving.gateway.state import GatewayState
+from serving.spec import Principal
+
+log = logging.getLogger(__name__)
+
+RETRY_AFTER_STATUS = frozenset((429, 503))
+_CAN_QUERY = LEVELS["CAN_QUERY"]
+_JSON = (b"content-type", b"application/json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """What the gateway can be told.
+
+    Attributes:
+        max_request_bytes: Of a body.
+        max_waiting: Requests that may queue at a served entity beyond those in flight.
+        body_timeout_s: For a body to arrive.
+        recovery_s: How long requests wait for replicas that went away to come back.
+        retry_after_s: What 429 and 503 tell the caller.
+    """
+
+    redis_url: str
+    max_request_bytes: int = 16 * 2**20
+    max_waiting: int = 100
+    body_timeout_s: float = 30.0
+    recovery_s: float = 30.0
+    retry_after_s: int = 1
+
+
+def create_gateway(settings: GatewaySettings) -> ASGIApp:
+    """The gateway as an ASGI application; it follows the published state from its start-up on."""
+    return Gateway(settings)
+
+
+class Gateway:
+    """One process's gateway."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._settings = settings
+        self._limits = Limits(max_waiting=settings.max_waiting, recovery_s=settings.recovery_s)
+        self._state = GatewayState(settings.redis_url, self._limits)
+        self._dispatcher = Dispatcher(self._state)
+        self._retry_after = (b"retry-after", str(settings.retry_after_s).encode())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection's request, or the server's start and stop."""
+        if scope["type"] == "http":
+            await self._serve(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await self._state.start()
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self._state.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        head = read_head(scope)
+        watch = Watch(receive, self._settings.body_timeout_s)
+        try:
+            outcome = await self._answer(scope, receive, head, watch)
+        except ClientGone:
+            return
+        except ServingError as exc:
+            await self._send_error(send, exc, head.request_id)
+        except asyncio.CancelledError:
+            error = _error_of(watch.cut)
+            if watch.cut is None:
+                raise
+            task = asyncio.current_task()
+            if task is not None:
+                task.uncancel()
+            if error is not None:
+                await self._send_error(send, error, head.request_id)
+        except Exception:  # the outermost: a fault of ours must not end the connection silently
+            log.exception("request %s failed", head.request_id)
+            words = f"Sorry, something went wrong here. Please report request id {head.request_id}."
+            await self._send_error(send, ServingError(words), head.request_id)
+        else:
+            headers = (_JSON, (b"served-model-name", outcome.entity_name.encode()))
+            await _send(send, 200, outcome.body, head.request_id, headers)
+        finally:
+            watch.stop()
+
+    async def _answer(self, scope: Scope, receive: Receive, head: Head, watch: Watch) -> Outcome:
+        endpoint_name, entity_name = _names_in(scope["path"], scope["method"])
+        principal = self._principal_of(head)
+        route = self._route_for(endpoint_name, principal)
+        raw = await read_body(receive, head.content_length, self._settings.max_request_bytes)
+        watch.begin_answer(route.spec.request_timeout_s)
+        return await self._dispatcher.answer(Call(endpoint_name, entity_name, raw))
+
+    def _principal_of(self, head: Head) -> Principal:
+        if not self._state.is_loaded:
+            raise ReplicaUnavailable("Shoal is starting. Try again in a moment.")
+        if head.token_sha256 is None:
+            raise Unauthenticated(
+                "There is no token. Send the header Authorization: Bearer <personal access token>."
+            )
+        principal = self._state.principals.get(head.token_sha256)
+        if principal is None or (
+            principal.expires_at is not None and principal.expires_at <= time.time()
+        ):
+            raise Unauthenticated("The token is not valid: unknown, revoked or expired.")
+        self._state.note_token_use(head.token_sha256)
+        return principal
+
+    def _route_for(self, name: str, principal: Principal) -> LiveRoute:
+        route = self._state.routes.get(name)
+        level = 0 if route is None else route.level_of(principal)
+        if route is None or not level:
+            raise EndpointDoesNotExist(f"Endpoint '{name}' does not exist.")
+        if level < _CAN_QUERY:
+            raise NotPermitted(
+                f"You may view endpoint '{name}' but not query it. Ask its owner for CAN_QUERY."
+            )
+        return route
+
+    async def _send_error(self, send: Send, error: ServingError, request_id: str) -> None:
+        body = orjson.dumps(
+            {
+                "error_code": error.code,
+                "message": error.message,
+                "details": [],
+                "request_id": request_id,
+            }
+        )
+        headers = [_JSON]
+        if error.status in RETRY_AFTER_STATUS:
+            headers.append(self._retry_after)
+        await _send(send, error.status, body, request_id, headers)
+
+
+def _names_in(path: str, method: str) -> tuple[str, str | None]:
+    """The endpoint's name and the served entity's, where the path names one."""
+    parts = path.split("/")
+    if method == "POST":
+        if len(parts) == 4 and parts[3] == "invocations" and parts[2]:
+            return parts[2], None
+        if len(parts) == 6 and parts[3] == "served-models" and parts[5] == "invocations":
+            return parts[2], parts[4]
+    raise UnknownPath(f"There is no {method} {path[:200]}.")
+
+
+def _error_of(cut: Cut | None) -> ServingError | None:
+    if cut is Cut.LATE:
+        return DeadlineExceeded(TIMED_OUT)
+    if cut is Cut.SLOW_BODY:
+        return InvalidInput("The request body did not arrive in time.")
+    return None
+
+
+async def _send(
+    send: Send, status: int, body: bytes, request_id: str, headers: Iterable[tuple[bytes, bytes]]
+) -> None:
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [
+                *headers,
+                (b"content-length", str(len(body)).encode()),
+                (b"x-request-id", request_id.encode()),
+            ],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})
