@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import factory
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
@@ -38,6 +40,9 @@ from portal.registry.states import EnvironmentState, ExpressState, VersionStatus
 from serving.eligibility import ReasonCode
 from serving.spec import Backend, Evidence, EvidenceKind, PythonEnvironment
 
+PASSWORD = "correct horse"
+hashed = cache(make_password)  # hashing is slow by design
+
 
 class UserFactory(factory.django.DjangoModelFactory[User]):
     class Meta:
@@ -49,7 +54,7 @@ class UserFactory(factory.django.DjangoModelFactory[User]):
 
     username = factory.Sequence(lambda n: f"user{n}")
     email = factory.LazyAttribute(lambda user: f"{user.username}@example.com")
-    password = factory.django.Password("correct horse")
+    password = factory.LazyFunction(lambda: hashed(PASSWORD))
 
     @factory.post_generation
     def groups(self: Any, create: bool, names: Any, **_: Any) -> None:

@@ -41,6 +41,7 @@ from portal.endpoints.states import (
     StepState,
 )
 from portal.queue import enqueue
+from serving.errors import ServingError
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +81,9 @@ def advance(deployment_id: int, *, owner: str) -> float | None:
         return _run(deployment, owner)
     except StepFailed as failure:
         _fail(deployment, failure)
+        return None
+    except ServingError as exc:
+        _fail(deployment, StepFailed(exc.code, exc.message))
         return None
     except Exception:  # the outermost loop: a fault of ours must not end the deployment
         log.exception("deployment %s: a step failed unexpectedly; it is tried again", deployment.pk)

@@ -104,6 +104,7 @@ def _look_at(replica: Replica, alive: set[str]) -> None:
         return  # its launch did not happen; it is repeated
     if replica.deployment.state in UNDER_WAY and not _is_active(replica):
         return  # its deployment decides
+    runtime.runtime().kill(replica.public_id)  # what its server may have left
     _end(replica, "Its supervisor ended unexpectedly.")
 
 

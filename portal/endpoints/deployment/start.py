@@ -112,8 +112,6 @@ def _cannot_start(replica: Replica, status: ReplicaStatus | None, *, is_alive: b
     age = timezone.now() - (replica.launched_at or replica.created_at)
     if replica.state in {ReplicaState.CRASHED, ReplicaState.STOPPED}:
         return replica.message or "The server ended before it was ready."
-    if status is not None and status.restarts > 0:
-        return status.message or "The server ended before it was ready."
     if age > timedelta(seconds=settings.REPLICA_START_DEADLINE_S + 30):
         return f"It was not ready within {settings.REPLICA_START_DEADLINE_S} s."
     if not is_alive and status is not None and age > LAUNCH_GRACE:
