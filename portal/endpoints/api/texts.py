@@ -1,16 +1,13 @@
-"""What the API answers as text: service logs, metrics, and each endpoint's own OpenAPI."""
+"""What the API answers as text: metrics, and each endpoint's own OpenAPI."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from portal.endpoints import runtime
-from portal.endpoints.models import Endpoint, Replica, ServedEntity
-from portal.endpoints.reading import line_prefix, live_replicas, triton_view
+from portal.endpoints.models import Endpoint
+from portal.endpoints.reading import live_replicas, triton_view
 from portal.endpoints.states import Ready, ReplicaState, TritonStatus
-
-LOG_LINES = 2000
 
 NUMPY_TYPES = {"i": "integer", "u": "integer", "f": "number", "b": "boolean"}
 COLUMN_TYPES = {
@@ -24,21 +21,6 @@ COLUMN_TYPES = {
     "datetime": "string",
     "object": "object",
 }
-
-
-def service_logs(entity: ServedEntity) -> str:
-    """The newest lines of the entity's live replicas, else of its last one."""
-    replicas = live_replicas(entity)
-    if not replicas:
-        last = entity.replicas.last()
-        replicas = [last] if last else []
-    return "".join(_log_of(replica) for replica in replicas)
-
-
-def _log_of(replica: Replica) -> str:
-    prefix = line_prefix(replica)
-    lines = runtime.read_logs(replica, limit=LOG_LINES)
-    return "".join(f"{prefix} {line.text}\n" for line in lines)
 
 
 def metrics(endpoint: Endpoint) -> str:

@@ -15,10 +15,12 @@ from portal.endpoints.api import parsing, representation, texts
 from portal.endpoints.models import Endpoint, ServedEntity
 from portal.endpoints.reading import with_everything
 from portal.endpoints.states import PermissionLevel
+from portal.logs.services import service_log_text
 from portal.registry import services as registry
 from portal.rest import InvalidParameterValue, ResourceDoesNotExist
 
 MAX_EVENTS = 500
+LOG_LINES = 2000
 
 
 def _user(request: Request) -> User:
@@ -137,7 +139,7 @@ class EventsView(APIView):
 class LogsView(APIView):
     def get(self, request: Request, name: str, entity: str) -> Response:
         endpoint = _find(request, name, PermissionLevel.CAN_VIEW)
-        return Response({"logs": texts.service_logs(_entity(endpoint, entity))})
+        return Response({"logs": service_log_text(endpoint, entity, LOG_LINES)})
 
 
 class BuildLogsView(APIView):
