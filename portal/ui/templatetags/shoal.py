@@ -214,8 +214,11 @@ def error_summary(form: BaseForm) -> SafeString | str:
         return ""
     items: list[tuple[str, str]] = []
     for name, errors in form.errors.items():
-        target = form[name].id_for_label if name in form.fields else ""
-        items += [(target, str(error)) for error in errors]
+        if name in form.fields:
+            bound = form[name]
+            items += [(bound.id_for_label, f"{bound.label}: {error}") for error in errors]
+        else:
+            items += [("", str(error)) for error in errors]
     rows = format_html_join(
         "",
         "<li>{}</li>",
