@@ -318,8 +318,8 @@ def _refreshed(replica: Replica) -> Replica:
 def apply_status(replica: Replica, status: ReplicaStatus) -> None:
     """Copy what a replica says of itself into its row's fields, but for the state."""
     replica.message = status.message
-    replica.address = status.address or ""
-    replica.metrics_address = status.metrics_address or ""
+    replica.address = status.address or replica.address  # kept while its server starts again
+    replica.metrics_address = status.metrics_address or replica.metrics_address
     replica.restarts = status.restarts
     replica.exit_code = status.exit_code
     replica.evidence = [runtime.evidence_to_json(item) for item in status.evidence]

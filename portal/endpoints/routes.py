@@ -90,11 +90,18 @@ def _entity(entity: ServedEntity) -> RouteEntity:
         max_in_flight=max_in_flight(entity, backend, batching),
         replicas=tuple(
             RouteReplica(replica_id=replica.public_id, address=replica.address)
-            for replica in Replica.objects.filter(
-                entity=entity, is_wanted=True, state=ReplicaState.READY
-            ).exclude(address="")
+            for replica in entity.replicas.all()
+            if _takes_requests(replica)
         ),
     )
+
+
+def _takes_requests(replica: Replica) -> bool:
+    """Ready, or about to be again: a restarted server keeps its address, so callers may wait."""
+    if not replica.is_wanted or not replica.address:
+        return False
+    is_back_soon = replica.state == ReplicaState.STARTING and replica.ready_at is not None
+    return replica.state == ReplicaState.READY or is_back_soon
 
 
 def latest_decision(entity: ServedEntity) -> BackendDecision | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import factory
+import numpy as np
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group
 from django.utils import timezone
@@ -37,8 +39,10 @@ from portal.endpoints.states import (
 )
 from portal.registry.models import Environment, ModelAlias, ModelVersion, RegisteredModel
 from portal.registry.states import EnvironmentState, ExpressState, VersionStatus
+from serving.artifacts.environments import MARKER
 from serving.eligibility import ReasonCode
-from serving.spec import Backend, Evidence, EvidenceKind, PythonEnvironment
+from serving.spec import Backend, Evidence, EvidenceKind
+from tests.support.model_environment import make_environment, save_model
 
 PASSWORD = "correct horse"
 hashed = cache(make_password)  # hashing is slow by design
@@ -326,20 +330,28 @@ def make_cast() -> Cast:
     )
 
 
-def keep_environment(environment: PythonEnvironment) -> Environment:
-    """The row of an environment that a test made; its folder becomes a link in the store."""
-    row = EnvironmentFactory(
-        python_version=environment.python_version,
-        base_prefix=str(environment.base_prefix),
-        libpython=str(environment.libpython or ""),
-    )
-    row.directory.parent.mkdir(parents=True, exist_ok=True)
-    row.directory.symlink_to(environment.directory)
+def stored_environment() -> Environment:
+    """A real environment in the store, with its row; made once in a test run."""
+    row = EnvironmentFactory(content_hash="e" * 64)
+    if not row.directory.exists():
+        found = make_environment(row.directory)
+        facts = {
+            "python_version": found.python_version,
+            "base_prefix": str(found.base_prefix),
+            "libpython": str(found.libpython or ""),
+        }
+        (row.directory / MARKER).write_text(json.dumps(facts))
     return row
 
 
-def keep_model(version: ModelVersion, model_directory: Path) -> ModelVersion:
-    """Put a saved MLflow model where the staged model of `version` lies."""
-    version.model_directory.parent.mkdir(parents=True, exist_ok=True)
-    version.model_directory.symlink_to(model_directory)
+def stored_version(
+    python_model: object, input_example: object | None, **fields: Any
+) -> ModelVersion:
+    """A staged version whose MLflow model and environment really are there."""
+    version = ModelVersionFactory(staged=True, environment=stored_environment(), **fields)
+    shutil.rmtree(version.model_directory, ignore_errors=True)
+    version.signature = save_model(version.model_directory, python_model, input_example)
+    if isinstance(input_example, np.ndarray):
+        version.input_example = {"inputs": input_example.tolist()}
+    version.save(update_fields=["signature", "input_example"])
     return version

@@ -28,7 +28,7 @@ from serving.errors import ModelRaised, NotBatchable, ServingError
 from serving.spec import Backend
 
 SMOKE_TIMEOUT_S = 30.0
-ROUTES_ARRIVE = timedelta(seconds=1.5)
+ROUTES_ARRIVE = timedelta(seconds=2.2)
 """By then every gateway has taken a published route; only then may the old replicas drain."""
 FIRST_ROUTE_ARRIVES = timedelta(seconds=0.3)
 

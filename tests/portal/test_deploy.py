@@ -1,0 +1,482 @@
+"""Deployments with real processes: Triton, MLflow's scoring server, the supervisor, the gateway."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import redis
+from django.utils import timezone
+
+from portal.endpoints import runtime, services
+from portal.endpoints.deployment import machine
+from portal.endpoints.deployment.reconcile import reconcile
+from portal.endpoints.inputs import EndpointInput, EntityInput
+from portal.endpoints.models import Deployment, Endpoint, Replica, ServedEntity
+from portal.endpoints.reading import current_deployment, line_prefix, triton_view
+from portal.endpoints.states import UNDER_WAY
+from portal.previews.services import set_enabled
+from portal.registry.models import ModelVersion
+from portal.registry.states import ExpressState
+from serving import bus
+from serving.errors import ServingError
+from serving.probe import smoke_test
+from serving.spec import Backend, Route, from_json
+from tests.support.factories import UserFactory, stored_version
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("valkey", "replicas"),
+    pytest.mark.triton,
+]
+
+EXAMPLE = np.arange(8, dtype=np.float32).reshape(2, 4)
+SUM = """
+import mlflow, numpy as np
+from mlflow.pyfunc import PythonModel
+
+class Model(PythonModel):
+    def predict(self, context, model_input, params=None):
+        return np.asarray(model_input, dtype=np.float32).sum(axis=1)
+
+mlflow.models.set_model(Model())
+"""
+ONE_ROW = SUM.replace(".sum(axis=1)", ".sum(axis=1)[:1]")
+# It loads in the scoring server only: Triton's stub is the one whose parent is tritonserver.
+NOT_IN_TRITON = SUM.replace(
+    "class Model",
+    """import sys
+if "triton_python_backend_utils" in sys.modules:
+    raise RuntimeError("this model refuses Triton")
+
+class Model""",
+)
+NOWHERE = SUM.replace(
+    "class Model", 'raise RuntimeError("this model cannot be loaded")\n\nclass Model'
+)
+RAISES = SUM.replace("return np", 'raise ValueError("not this example")\n        return np')
+
+
+@pytest.fixture
+def replicas() -> Iterator[None]:
+    yield
+    for replica_id in runtime.runtime().running():
+        runtime.runtime().remove(replica_id)
+
+
+@pytest.fixture
+def preview() -> None:
+    set_enabled("throughput_optimized", True, None)
+
+
+def wanted(version: ModelVersion, **fields: Any) -> EntityInput:
+    return EntityInput(
+        **{
+            "name": "main",
+            "entity_name": version.model.name,
+            "entity_version": str(version.version),
+            "workload_type": "GPU_SMALL",
+            "throughput_optimized": True,
+            **fields,
+        }
+    )
+
+
+def create(version: ModelVersion, **fields: Any) -> Endpoint:
+    user = UserFactory()
+    entity = wanted(version, **fields)
+    return services.create_endpoint(user, EndpointInput(name="sum", entities=(entity,)))
+
+
+def advance(endpoint: Endpoint) -> float | None:
+    deployment = endpoint.deployments.filter(state__in=UNDER_WAY).first()
+    return machine.advance(deployment.pk, owner=uuid.uuid4().hex) if deployment else None
+
+
+def drive(endpoint: Endpoint, *, limit_s: float = 90) -> Deployment:
+    """Advance the deployment as its task would, until it ends."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        again_s = advance(endpoint)
+        deployment = current_deployment(endpoint)
+        assert deployment is not None
+        if deployment.state not in UNDER_WAY:
+            endpoint.refresh_from_db()
+            return deployment
+        time.sleep(again_s or 0.3)
+    raise AssertionError([f"{s.name} {s.state} {s.message}" for s in deployment.steps.all()])
+
+
+def eventually(check: Callable[[], bool], *, limit_s: float = 30, each: Any = reconcile) -> None:
+    """Reconcile, as the beat does, until `check` holds."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        each()
+        if check():
+            return
+        time.sleep(0.5)
+    raise AssertionError("it did not come about")
+
+
+def active_entity(endpoint: Endpoint) -> ServedEntity:
+    endpoint.refresh_from_db()
+    assert endpoint.active_config is not None
+    return endpoint.active_config.entities.get()
+
+
+def serving_replica(endpoint: Endpoint) -> Replica:
+    return Replica.objects.get(entity=active_entity(endpoint), is_wanted=True)
+
+
+def route_of(client: redis.Redis, endpoint: Endpoint) -> Route:
+    text = client.hget(bus.ROUTES, endpoint.name)
+    assert isinstance(text, str)
+    return from_json(Route, text)
+
+
+def answers(endpoint: Endpoint) -> bool:
+    """Whether the replica that the route names answers."""
+    replica = serving_replica(endpoint)
+    entity = replica.entity
+    assert entity.model_version is not None
+    try:
+        result = smoke_test(
+            address=replica.address,
+            backend=Backend(replica.backend),
+            signature=entity.model_version.signature,
+            body={"inputs": EXAMPLE.tolist()},
+            timeout_s=5,
+        )
+    except ServingError:
+        return False
+    return result.rows_out == 2
+
+
+def triton_of(endpoint: Endpoint) -> tuple[str, str]:
+    view = triton_view(active_entity(endpoint))
+    return view.status.value, view.reason_code
+
+
+@pytest.mark.usefixtures("preview")
+def test_an_optimized_endpoint_becomes_ready_on_triton_with_every_evidence(
+    valkey: redis.Redis,
+) -> None:
+    endpoint = create(stored_version(SUM, EXAMPLE))
+    started = time.monotonic()
+
+    deployment = drive(endpoint)
+
+    assert deployment.state == "SUCCEEDED", deployment.message
+    assert time.monotonic() - started < 20
+    assert (endpoint.ready, endpoint.config_update) == ("READY", "NOT_UPDATING")
+    assert endpoint.pending_config is None
+    entity = active_entity(endpoint)
+    assert entity.state == "DEPLOYMENT_READY"
+    view = triton_view(entity)
+    assert view.status == "ACTIVE"
+    assert len(view.evidence) == 5
+    logged = {line.number: line.text for line in runtime.read_logs(serving_replica(endpoint))}
+    for item in view.evidence:
+        assert item.line is not None
+        assert logged[item.line] == item.text
+    assert line_prefix(serving_replica(endpoint)).startswith("[ts/")
+    steps = {step.name: step.state for step in deployment.steps.all()}
+    assert set(steps.values()) <= {"DONE", "SKIPPED"}
+    route = route_of(valkey, endpoint)
+    assert route.entities[0].backend == Backend.TRITON
+    assert route.entities[0].max_in_flight >= 256
+    assert route.entities[0].replicas[0].address == serving_replica(endpoint).address
+    assert answers(endpoint)
+
+
+def test_an_endpoint_without_the_switch_runs_on_the_standard_backend(valkey: redis.Redis) -> None:
+    endpoint = create(stored_version(SUM, EXAMPLE), throughput_optimized=False, workload_type="CPU")
+
+    assert drive(endpoint).state == "SUCCEEDED"
+
+    assert triton_of(endpoint) == ("OFF", "NOT_REQUESTED")
+    assert answers(endpoint)
+    assert route_of(valkey, endpoint).entities[0].max_in_flight == 4
+    assert line_prefix(serving_replica(endpoint)).startswith("[std/")
+
+
+@pytest.mark.usefixtures("preview")
+def test_what_triton_cannot_load_falls_back_and_is_ready() -> None:
+    endpoint = create(stored_version(NOT_IN_TRITON, EXAMPLE))
+
+    deployment = drive(endpoint)
+
+    assert deployment.state == "SUCCEEDED", deployment.message
+    assert endpoint.ready == "READY"
+    assert triton_of(endpoint) == ("FELL_BACK", "TRITON_LOAD_FAILED")
+    assert "refuses Triton" in deployment.decisions.get().message
+    assert answers(endpoint)
+    eventually(lambda: len(runtime.runtime().running()) == 1)
+
+
+@pytest.mark.usefixtures("preview")
+def test_a_model_that_is_not_batchable_falls_back_with_the_measured_fact() -> None:
+    endpoint = create(stored_version(ONE_ROW, EXAMPLE))
+
+    assert drive(endpoint).state == "SUCCEEDED"
+
+    assert triton_of(endpoint) == ("FELL_BACK", "NOT_BATCHABLE")
+
+
+@pytest.mark.usefixtures("preview")
+def test_a_model_that_raises_on_its_own_example_is_only_warned_about() -> None:
+    endpoint = create(stored_version(RAISES, EXAMPLE))
+
+    assert drive(endpoint).state == "SUCCEEDED"
+
+    assert triton_of(endpoint)[0] == "ACTIVE"
+    assert endpoint.events.filter(kind="smoke_test_warning").exists()
+
+
+@pytest.mark.usefixtures("preview")
+def test_a_failed_first_deployment_says_what_failed_with_the_last_log_lines() -> None:
+    endpoint = create(stored_version(NOWHERE, EXAMPLE))
+
+    deployment = drive(endpoint)
+
+    assert (deployment.state, deployment.failed_step) == ("FAILED", "LOAD")
+    assert "this cannot be loaded" in deployment.log_excerpt
+    assert (endpoint.ready, endpoint.config_update) == ("NOT_READY", "UPDATE_FAILED")
+    assert endpoint.active_config is None
+    assert endpoint.pending_config is not None
+    entity = endpoint.pending_config.entities.get()
+    assert entity.state == "DEPLOYMENT_FAILED"
+    assert "main" in entity.state_message
+    assert triton_view(entity).status == "FAILED"
+    eventually(lambda: runtime.runtime().running() == [])
+
+
+@pytest.mark.usefixtures("preview")
+def test_a_failed_update_leaves_the_active_config_serving() -> None:
+    endpoint = create(stored_version(SUM, EXAMPLE))
+    drive(endpoint)
+    before = serving_replica(endpoint).public_id
+    broken = stored_version(NOWHERE, EXAMPLE)
+
+    services.update_config(endpoint.creator, endpoint, [wanted(broken)])
+    deployment = drive(endpoint)
+
+    assert deployment.state == "FAILED"
+    assert (endpoint.ready, endpoint.config_update) == ("READY", "UPDATE_FAILED")
+    eventually(lambda: runtime.runtime().running() == [before])
+    assert serving_replica(endpoint).public_id == before
+    assert answers(endpoint)
+    assert triton_of(endpoint)[0] == "ACTIVE"
+
+
+@pytest.mark.usefixtures("preview")
+def test_a_deployment_waits_for_staging_and_then_uses_triton() -> None:
+    version = stored_version(SUM, EXAMPLE)
+    ModelVersion.objects.filter(pk=version.pk).update(
+        express_state=ExpressState.STAGING, staging_beat_at=timezone.now()
+    )
+    endpoint = create(version)
+
+    for _ in range(3):
+        advance(endpoint)
+        time.sleep(0.5)
+    deployment = current_deployment(endpoint)
+    assert deployment is not None
+    assert deployment.state == "RUNNING"
+    assert not deployment.decisions.exists()
+    ModelVersion.objects.filter(pk=version.pk).update(express_state=ExpressState.STAGED)
+
+    assert drive(endpoint).state == "SUCCEEDED"
+    assert triton_of(endpoint)[0] == "ACTIVE"
+
+
+def test_a_preview_turned_off_meanwhile_drops_triton_and_on_again_asks_for_a_redeploy() -> None:
+    set_enabled("throughput_optimized", True, None)
+    endpoint = create(stored_version(SUM, EXAMPLE))
+    set_enabled("throughput_optimized", False, None)
+
+    drive(endpoint)
+    assert triton_of(endpoint) == ("FELL_BACK", "PREVIEW_OFF")
+
+    set_enabled("throughput_optimized", True, None)
+    assert triton_of(endpoint) == ("PENDING_REDEPLOY", "PREVIEW_OFF")
+    services.retry_deployment(endpoint.creator, endpoint)
+    drive(endpoint)
+    assert triton_of(endpoint)[0] == "ACTIVE"
+
+
+@pytest.mark.usefixtures("preview")
+def test_turning_the_switch_off_and_on_replaces_the_replicas() -> None:
+    version = stored_version(SUM, EXAMPLE)
+    endpoint = create(version)
+    drive(endpoint)
+    on = serving_replica(endpoint)
+
+    services.update_config(
+        endpoint.creator, endpoint, [wanted(version, throughput_optimized=False)]
+    )
+    drive(endpoint)
+
+    off = serving_replica(endpoint)
+    assert (on.backend, off.backend) == ("TRITON", "STANDARD")
+    assert triton_of(endpoint) == ("OFF", "NOT_REQUESTED")
+    eventually(lambda: runtime.runtime().running() == [off.public_id])
+    on.refresh_from_db()
+    assert on.state == "STOPPED"
+
+
+@pytest.mark.usefixtures("preview")
+@pytest.mark.parametrize("step", ["LAUNCH", "LOAD", "SWITCH"])
+def test_a_task_that_died_is_sent_again_and_goes_on_from_the_rows(
+    step: str, valkey: redis.Redis
+) -> None:
+    endpoint = create(stored_version(SUM, EXAMPLE))
+    deployment = endpoint.deployments.get()
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        current = deployment.steps.exclude(state__in=["DONE", "SKIPPED"]).first()
+        if current is None or current.name == step or (step != "LAUNCH" and current.name > step):
+            break
+        advance(endpoint)
+        time.sleep(0.35)
+    # As kill -9 leaves it: owned by a task that beats no more.
+    silent = timezone.now() - timedelta(minutes=5)
+    Deployment.objects.filter(pk=deployment.pk).update(owner="dead", beat_at=silent)
+    valkey.delete("default")
+
+    reconcile()
+
+    assert valkey.llen("default") >= 1  # the task is sent again
+    assert drive(endpoint).state == "SUCCEEDED"
+    assert len(runtime.runtime().running()) == 1
+    assert triton_of(endpoint)[0] == "ACTIVE"
+
+
+@pytest.mark.usefixtures("preview")
+def test_a_deployment_has_one_owner_and_doubled_tasks_die_out() -> None:
+    endpoint = create(stored_version(SUM, EXAMPLE))
+    deployment = endpoint.deployments.get()
+
+    assert machine.advance(deployment.pk, owner="one") is not None
+    assert machine.advance(deployment.pk, owner="two") is None
+
+    assert drive(endpoint).state == "SUCCEEDED"
+    assert Replica.objects.count() == 1
+
+
+@pytest.mark.usefixtures("preview")
+def test_a_killed_replica_is_replaced() -> None:
+    endpoint = create(stored_version(SUM, EXAMPLE))
+    drive(endpoint)
+    lost = serving_replica(endpoint)
+    Replica.objects.update(launched_at=timezone.now() - timedelta(minutes=1))
+
+    runtime.runtime().kill(lost.public_id)
+
+    eventually(lambda: serving_replica_id(endpoint) not in {None, lost.public_id})
+    eventually(lambda: active_entity(endpoint).state == "DEPLOYMENT_READY" and answers(endpoint))
+    assert triton_of(endpoint)[0] == "ACTIVE"
+    kinds = set(endpoint.events.values_list("kind", flat=True))
+    assert {"replica_stopped", "entity_recovering", "endpoint_not_ready"} <= kinds
+
+
+def serving_replica_id(endpoint: Endpoint) -> str | None:
+    found = Replica.objects.filter(entity=active_entity(endpoint), is_wanted=True).first()
+    return found.public_id if found else None
+
+
+@pytest.mark.usefixtures("preview")
+def test_a_killed_triton_is_started_again_by_its_supervisor() -> None:
+    endpoint = create(stored_version(SUM, EXAMPLE))
+    drive(endpoint)
+    replica = serving_replica(endpoint)
+    status = runtime.status(replica)
+    assert status is not None
+    assert status.server_pid is not None
+
+    os.kill(status.server_pid, signal.SIGKILL)
+
+    eventually(lambda: (found := runtime.status(replica)) is not None and found.restarts == 1)
+    eventually(lambda: triton_of(endpoint)[0] == "ACTIVE" and answers(endpoint))
+    assert serving_replica(endpoint).public_id == replica.public_id
+    assert serving_replica(endpoint).restarts == 1
+
+
+@pytest.mark.usefixtures("preview")
+def test_after_a_restart_of_everything_all_endpoints_come_back(valkey: redis.Redis) -> None:
+    endpoint = create(stored_version(SUM, EXAMPLE))
+    drive(endpoint)
+    stopped = create_another("stopped", endpoint)
+    drive(stopped)
+    services.stop_endpoint(stopped.creator, stopped)
+    for replica_id in runtime.runtime().running():
+        runtime.runtime().kill(replica_id)
+    Replica.objects.update(launched_at=timezone.now() - timedelta(hours=1))
+    valkey.flushall()
+
+    eventually(lambda: active_entity(endpoint).state == "DEPLOYMENT_READY" and answers(endpoint))
+
+    endpoint.refresh_from_db()
+    assert endpoint.ready == "READY"
+    assert valkey.get(bus.PUBLISHED)
+    assert route_of(valkey, endpoint).entities[0].replicas
+    assert route_of(valkey, stopped).is_stopped
+    assert len(runtime.runtime().running()) == 1
+
+
+def create_another(name: str, endpoint: Endpoint) -> Endpoint:
+    version = active_entity(endpoint).model_version
+    assert version is not None
+    entity = wanted(version, throughput_optimized=False)
+    return services.create_endpoint(endpoint.creator, EndpointInput(name=name, entities=(entity,)))
+
+
+@pytest.mark.usefixtures("preview")
+def test_a_deleted_endpoint_takes_its_processes_folders_and_route_with_it(
+    valkey: redis.Redis,
+) -> None:
+    endpoint = create(stored_version(SUM, EXAMPLE))
+    drive(endpoint)
+    replica = serving_replica(endpoint)
+    environment = active_entity(endpoint).model_version.environment  # type: ignore[union-attr]  # it is there
+    status = runtime.status(replica)
+    assert status is not None
+    server = Path(f"/proc/{status.server_pid}")
+    assert server.exists()
+
+    services.delete_endpoint(endpoint.creator, endpoint)
+
+    assert valkey.hget(bus.ROUTES, "sum") is None
+    eventually(lambda: not Endpoint.objects.filter(pk=endpoint.pk).exists())
+    assert runtime.runtime().running() == []
+    assert not server.exists()
+    assert not replica.directory.exists()
+    assert environment is not None
+    assert environment.directory.exists()
+
+
+@pytest.mark.usefixtures("preview")
+def test_a_cancelled_update_stops_its_replicas_only() -> None:
+    version = stored_version(SUM, EXAMPLE)
+    endpoint = create(version)
+    drive(endpoint)
+    before = serving_replica(endpoint).public_id
+    services.update_config(endpoint.creator, endpoint, [wanted(version)])
+    for _ in range(2):
+        advance(endpoint)
+        time.sleep(0.4)
+    assert len(runtime.runtime().running()) == 2
+
+    services.cancel_update(endpoint.creator, endpoint)
+
+    assert advance(endpoint) is None
+    eventually(lambda: runtime.runtime().running() == [before])
+    assert answers(endpoint)
