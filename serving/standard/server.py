@@ -72,7 +72,7 @@ class StandardServer:
     def banner(self) -> Sequence[str]:
         """Name the server: its own output does not."""
         server = "uvicorn" if self._is_asgi else "gunicorn"
-        return [f"MLflow's scoring server ({server}), one request at a time for each caller."]
+        return [f"MLflow's scoring server ({server}); requests are not batched."]
 
     def command(self, ports: Ports) -> Command:
         """Give the command; requests run in threads, and share one copy of the model."""

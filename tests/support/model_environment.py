@@ -58,8 +58,8 @@ def save_model(
     if input_example is not None:
         options.setdefault("signature", _signature(input_example))
     logging.getLogger("mlflow").setLevel(logging.ERROR)  # its advice on pickles and examples
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # and on type hints
+    with warnings.catch_warnings(record=True):  # and on type hints; MLflow undoes "ignore"
+        warnings.simplefilter("always")
         mlflow.pyfunc.save_model(
             str(directory),
             python_model=python_model,

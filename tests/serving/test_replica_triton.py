@@ -1,0 +1,351 @@
+"""A replica on the real Triton: how it starts, what it survives, how it ends."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from serving.replica import processes
+from serving.runtime import read_logs
+from serving.runtime.processes import ProcessRuntime
+from serving.spec import (
+    EvidenceKind,
+    PythonEnvironment,
+    ReplicaSpec,
+    ReplicaState,
+    ReplicaStatus,
+    to_json,
+)
+from serving.triton.evidence import is_triton_active
+from serving.triton.shared_memory import SHARED_MEMORY, region_prefix
+from tests.support.model_environment import make_environment
+from tests.support.replicas import (
+    FAULT,
+    SavedModel,
+    infer,
+    make_spec,
+    wait_for,
+    wait_for_state,
+)
+from tests.support.valkey import Valkey
+
+pytestmark = pytest.mark.triton
+
+LAUNCH = """
+import sys, time
+from pathlib import Path
+from serving.runtime.processes import ProcessRuntime
+from serving.spec import ReplicaSpec, from_json
+
+spec = from_json(ReplicaSpec, sys.argv[2])
+ProcessRuntime(Path(sys.argv[1]), spec.redis_url).launch(spec)
+print("launched", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture(scope="module")
+def served(
+    tmp_path_factory: pytest.TempPathFactory,
+    model_environment: PythonEnvironment,
+    doubling_model: SavedModel,
+) -> Iterator[tuple[ProcessRuntime, Path, Valkey]]:
+    """A replica "abcde", launched with Redis away by a process that was then killed."""
+    replicas = tmp_path_factory.mktemp("served") / "replicas"
+    valkey = Valkey(replicas.parent / "valkey.sock")
+    runtime = ProcessRuntime(replicas, valkey.url)
+    spec = make_spec(
+        "abcde",
+        model_environment,
+        doubling_model,
+        redis_url=valkey.url,
+        environment_variables={"TEST_TOKEN": "hush-hush-hush"},
+    )
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", LAUNCH, str(replicas), to_json(spec)],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert launcher.stdout is not None
+    assert launcher.stdout.readline() == b"launched\n"
+    os.killpg(launcher.pid, signal.SIGKILL)
+    launcher.wait()
+    launcher.stdout.close()
+    yield runtime, replicas / "abcde", valkey
+    runtime.kill("abcde")
+    valkey.kill()
+
+
+@pytest.fixture
+def ready(served: tuple[ProcessRuntime, Path, Valkey]) -> ReplicaStatus:
+    """The served replica, once it is READY."""
+    return wait_for_state(served[0], "abcde", ReplicaState.READY)
+
+
+def texts(directory: Path) -> list[str]:
+    """The whole log, each line with its source."""
+    return [f"{x.source}: {x.text}" for x in read_logs(directory, after=0, limit=10_000)]
+
+
+def regions(replica_id: str, directory: Path) -> list[Path]:
+    """Shared memory in the replica's name."""
+    return list(SHARED_MEMORY.glob(f"{region_prefix(replica_id, directory)}*"))
+
+
+# ---------------------------------------------------------------- one replica, again and again
+
+
+def test_it_outlives_its_launcher_and_proves_that_triton_is_attached(
+    served: tuple[ProcessRuntime, Path, Valkey], ready: ReplicaStatus
+) -> None:
+    runtime, directory, _ = served
+
+    assert runtime.running() == ["abcde"]
+    assert is_triton_active(ready)
+    assert [e.kind for e in ready.evidence] == list(EvidenceKind)
+    lines = {x.number: x.text for x in read_logs(directory, after=0, limit=10_000)}
+    assert all(lines[e.line or 0] == e.text for e in ready.evidence)
+    assert infer(ready.address, [1, 2, 3]) == 200
+    assert (directory / "spec.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_banner_is_marked_as_the_supervisor_s(
+    served: tuple[ProcessRuntime, Path, Valkey], ready: ReplicaStatus
+) -> None:
+    log = texts(served[1])
+
+    start = log.index("shoal: == Triton Inference Server ==")
+    assert log[start - 1] == log[start + 1] == f"shoal: {'=' * 29}"
+    assert log[start + 2] == "shoal: Triton Server Version 2.51.0"
+    assert any("CPU emulation" in line for line in log)
+
+
+def test_what_the_model_prints_shows_at_once_with_its_secrets_masked(
+    served: tuple[ProcessRuntime, Path, Valkey], ready: ReplicaStatus
+) -> None:
+    assert "server: the model says hello, token [masked]" in texts(served[1])
+
+
+def test_triton_killed_is_back_within_seconds_at_the_same_address(
+    served: tuple[ProcessRuntime, Path, Valkey], ready: ReplicaStatus
+) -> None:
+    runtime, directory, _ = served
+    assert ready.server_pid is not None
+
+    os.kill(ready.server_pid, signal.SIGKILL)
+    again = wait_for_state(runtime, "abcde", ReplicaState.READY, restarts=ready.restarts + 1)
+
+    assert is_triton_active(again)
+    assert again.address == ready.address
+    assert again.server_pid != ready.server_pid
+    assert again.supervisor_pid == ready.supervisor_pid
+    assert infer(again.address, [1, 2, 3]) == 200
+    assert any("exit code 137" in line for line in texts(directory))
+    assert len(regions("abcde", directory)) == 1  # the killed one's is gone
+
+
+def test_a_killed_stub_that_triton_does_not_miss_is_replaced(
+    served: tuple[ProcessRuntime, Path, Valkey], ready: ReplicaStatus
+) -> None:
+    runtime, directory, _ = served
+    assert ready.server_pid is not None
+    (stub,) = processes.children(ready.server_pid)
+
+    os.kill(stub, signal.SIGKILL)
+    again = wait_for_state(runtime, "abcde", ReplicaState.READY, restarts=ready.restarts + 1)
+
+    assert infer(again.address, [1, 2, 3]) == 200
+    assert any("The model's process died" in line for line in texts(directory))
+
+
+def test_redis_may_come_late_and_go(
+    served: tuple[ProcessRuntime, Path, Valkey], ready: ReplicaStatus
+) -> None:
+    runtime, directory, valkey = served
+    valkey.start()
+    file = directory / "status.json"
+    kept = file.read_text()
+
+    def is_told() -> bool:
+        file.write_text("{}")  # so that only Redis can tell
+        return runtime.status("abcde") is not None
+
+    wait_for(is_told, timeout_s=10)
+    file.write_text(kept)
+    valkey.kill()
+
+    assert infer(ready.address, [1, 2, 3]) == 200
+    status = runtime.status("abcde")
+    assert status is not None
+    assert status.state is ReplicaState.READY
+
+
+def test_a_second_supervisor_is_refused(
+    served: tuple[ProcessRuntime, Path, Valkey], ready: ReplicaStatus
+) -> None:
+    second = subprocess.run(
+        [sys.executable, "-m", "serving.replica", str(served[1])],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert second.returncode == 1
+    assert f"Another supervisor (process {ready.supervisor_pid}) runs" in second.stderr
+    assert infer(ready.address, [1, 2, 3]) == 200
+
+
+def test_launching_a_running_replica_changes_nothing(
+    served: tuple[ProcessRuntime, Path, Valkey],
+    ready: ReplicaStatus,
+    model_environment: PythonEnvironment,
+    doubling_model: SavedModel,
+) -> None:
+    served[0].launch(make_spec("abcde", model_environment, doubling_model))
+
+    status = served[0].status("abcde")
+    assert status is not None
+    assert status.supervisor_pid == ready.supervisor_pid
+
+
+# ---------------------------------------------------------------- the end
+
+
+def test_it_drains_and_stops_though_a_connection_stays_open(
+    runtime: ProcessRuntime, model_environment: PythonEnvironment, doubling_model: SavedModel
+) -> None:
+    runtime.launch(make_spec("drain", model_environment, doubling_model))
+    ready = wait_for_state(runtime, "drain", ReplicaState.READY)
+    idle = http.client.HTTPConnection(ready.address or "")
+    idle.request("GET", "/v2/health/ready")
+    idle.getresponse().read()
+    answers: list[int] = []
+    slow = threading.Thread(target=lambda: answers.append(infer(ready.address, [-3, 0, 0])))
+    slow.start()
+    time.sleep(0.3)
+
+    started = time.monotonic()
+    runtime.stop("drain")
+    runtime.stop("drain")
+    draining = wait_for_state(runtime, "drain", ReplicaState.DRAINING)
+    stopped = wait_for_state(runtime, "drain", ReplicaState.STOPPED)
+    slow.join()
+    idle.close()
+
+    assert draining.address == ready.address
+    assert answers == [200]
+    assert time.monotonic() - started < 12
+    assert (stopped.address, stopped.server_pid, stopped.evidence) == (None, None, ())
+    wait_for(lambda: runtime.running() == [])
+    assert not is_triton_active(stopped)
+    directory = (ready.supervisor_pid, regions("drain", runtime._replicas_dir / "drain"))
+    assert directory[1] == []
+    runtime.stop("drain")
+
+
+def test_a_killed_supervisor_takes_its_server_along(
+    runtime: ProcessRuntime,
+    model_environment: PythonEnvironment,
+    doubling_model: SavedModel,
+    tmp_path: Path,
+) -> None:
+    spec = make_spec("gone1", model_environment, doubling_model)
+    runtime.launch(spec)
+    ready = wait_for_state(runtime, "gone1", ReplicaState.READY)
+    assert ready.server_pid is not None
+    last = read_logs(tmp_path / "replicas" / "gone1")[-1].number
+
+    os.kill(ready.supervisor_pid, signal.SIGKILL)
+
+    wait_for(lambda: processes.is_dead(ready.server_pid or 0), timeout_s=5)
+    gone = runtime.status("gone1")
+    assert gone is not None
+    assert (gone.state, gone.address) == (ReplicaState.CRASHED, None)
+    assert runtime.running() == []
+    runtime.launch(spec)
+    wait_for_state(runtime, "gone1", ReplicaState.STARTING)
+    lines = read_logs(tmp_path / "replicas" / "gone1", after=last)
+    assert lines[0].number == last + 1
+    runtime.remove("gone1")
+    assert not (tmp_path / "replicas" / "gone1").exists()
+    assert runtime.status("gone1") is None
+
+
+# ---------------------------------------------------------------- what does not start
+
+
+def test_a_model_that_does_not_import_is_given_up_with_its_own_words(
+    runtime: ProcessRuntime, model_environment: PythonEnvironment, doubling_model: SavedModel
+) -> None:
+    faulty = {FAULT: "import"}
+    runtime.launch(
+        make_spec("fails", model_environment, doubling_model, environment_variables=faulty)
+    )
+
+    crashed = wait_for_state(runtime, "fails", ReplicaState.CRASHED)
+
+    assert crashed.message == (
+        "The model failed to load: ModuleNotFoundError: No module named 'no_such_module'"
+    )
+    assert crashed.exit_code == 1
+    assert crashed.restarts == 0
+    wait_for(lambda: runtime.running() == [])
+
+
+def test_a_model_that_loads_for_ever_meets_the_deadline(
+    runtime: ProcessRuntime, model_environment: PythonEnvironment, doubling_model: SavedModel
+) -> None:
+    spec = make_spec(
+        "sleep",
+        model_environment,
+        doubling_model,
+        environment_variables={FAULT: "sleep"},
+        start_deadline_s=6.0,
+    )
+    runtime.launch(spec)
+
+    crashed = wait_for_state(runtime, "sleep", ReplicaState.CRASHED)
+
+    assert crashed.message == "The server was not ready within 6 s."
+    assert crashed.server_pid is None
+
+
+def test_a_stub_that_dies_before_it_speaks_does_not_hang_the_replica(
+    runtime: ProcessRuntime, doubling_model: SavedModel, tmp_path: Path
+) -> None:
+    environment = make_environment(tmp_path / "env")
+    (site,) = (tmp_path / "env" / "lib").glob("python3.*/site-packages")
+    # Passes the trial, which runs `python -c`, and dies inside the stub.
+    (site / "sitecustomize.py").write_text(
+        "import os, sys\nif '-c' not in sys.orig_argv: os._exit(7)\n"
+    )
+    runtime.launch(make_spec("mute1", environment, doubling_model))
+
+    status = wait_for_state(
+        runtime, "mute1", ReplicaState.STARTING, ReplicaState.CRASHED, restarts=1
+    )
+
+    assert "The model's process died" in status.message
+
+
+def test_a_static_python_is_refused_before_anything_starts(
+    runtime: ProcessRuntime, model_environment: PythonEnvironment, doubling_model: SavedModel
+) -> None:
+    static = replace(model_environment, libpython=None)
+    spec: ReplicaSpec = make_spec("stati", static, doubling_model)
+    runtime.launch(spec)
+
+    crashed = wait_for_state(runtime, "stati", ReplicaState.CRASHED)
+
+    assert "built without a shared library" in crashed.message
+    assert crashed.exit_code is None
