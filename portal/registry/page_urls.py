@@ -10,6 +10,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("models/", pages.models, name="models"),
     path("models/<str:name>/", pages.model, name="model"),
     path("models/<str:name>/versions/<int:number>/", pages.version, name="model-version"),
+    path("models/<str:name>/versions/<int:number>/stage/", pages.stage, name="model-version-stage"),
     path(
         "models/<str:name>/versions/<int:number>/status/",
         pages.express_status,

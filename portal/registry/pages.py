@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from portal.accounts.access import current_user
-from portal.registry import reading, snippets
+from portal.registry import reading, services, snippets
 from portal.registry.models import ModelVersion, RegisteredModel
 from portal.registry.signatures import signature_rows
-from portal.registry.states import VersionStatus
+from portal.registry.states import ExpressState, VersionStatus
+from portal.rest import InvalidState
 from portal.workspace import public_url
 
 MODELS_A_PAGE = 25
 VERSIONS_A_PAGE = 50
+BUILD_LOG_LINES = 200
 
 
 @require_safe
@@ -97,6 +101,20 @@ def express_status(request: HttpRequest, name: str, number: int) -> HttpResponse
     return render(request, "registry/_express.html", context)
 
 
+@require_POST
+@login_required
+def stage(request: HttpRequest, name: str, number: int) -> HttpResponse:
+    """Start staging (again) for whoever may write the version."""
+    found = _version(name, number)
+    if not services.may_write_version(current_user(request), found):
+        raise PermissionDenied("Only the model's owner and workspace admins may stage a version.")
+    try:
+        services.request_staging(found)
+    except InvalidState as exc:
+        messages.error(request, exc.message)
+    return redirect("model-version", name, number)
+
+
 def _version(name: str, number: int) -> ModelVersion:
     found = (
         ModelVersion.objects.select_related("model__owner", "creator", "environment")
@@ -109,11 +127,20 @@ def _version(name: str, number: int) -> ModelVersion:
     return found
 
 
+def _build_log(version: ModelVersion) -> str:
+    """The last lines of what building the environment said; nothing for what is express."""
+    if version.is_packed and version.express_state != ExpressState.FAILED:
+        return ""
+    return "\n".join(services.build_log(version).splitlines()[-BUILD_LOG_LINES:])
+
+
 def _express_context(request: HttpRequest, version: ModelVersion) -> dict[str, Any]:
     return {
         "version": version,
         "express": reading.express_view(version),
         "is_building": reading.is_building(version),
+        "build_log": _build_log(version),
+        "may_stage": services.may_write_version(current_user(request), version),
         "environment": snippets.client_environment(public_url(request)),
         "snippet": snippets.register_with_environment(version.model.name),
     }

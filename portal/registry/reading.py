@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.utils import timezone
 
 from portal.accounts.models import User
 from portal.endpoints.models import Endpoint
 from portal.registry.models import ModelVersion, RegisteredModel
 from portal.registry.states import EXPRESS_TONES, VERSION_TONES, ExpressState, VersionStatus
 from portal.ui.tones import Chip
+
+BUILD_IS_SILENT = timedelta(minutes=10)
+"""A build that has said nothing for so long is over; the next deploy starts it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +76,8 @@ def express_view(version: ModelVersion) -> ExpressView:
 
 def is_building(version: ModelVersion) -> bool:
     """Whether an environment is being built from the version's requirements now."""
-    return version.build_beat_at is not None and version.environment_id is None
+    beat_at = version.build_beat_at
+    return beat_at is not None and timezone.now() - beat_at < BUILD_IS_SILENT
 
 
 def endpoints_using(version: ModelVersion, user: User) -> list[Endpoint]:

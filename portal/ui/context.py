@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 
 from portal.ui.preferences import DENSITIES, THEMES, TIMES, Preference
 
@@ -47,7 +47,7 @@ def frame(request: HttpRequest) -> dict[str, object]:
                 _nav_item(request, "Models", "models", "models", "g m", "/models/"),
                 _nav_item(request, "Settings", "settings", "settings", "g s", "/settings/"),
             ],
-            "create_url": _url("endpoint-create"),
+            "create_url": reverse("endpoint-create"),
         }
     }
 
@@ -62,13 +62,6 @@ def _choices(preference: Preference, current: str) -> list[Choice]:
 def _nav_item(
     request: HttpRequest, label: str, url_name: str, icon: str, shortcut: str, below: str
 ) -> NavItem:
-    url = _url(url_name)
+    url = reverse(url_name)
     current = "page" if request.path == url else "true" if request.path.startswith(below) else ""
     return NavItem(label=label, url=url, icon=icon, shortcut=shortcut, current=current)
-
-
-def _url(name: str) -> str:
-    try:
-        return reverse(name)
-    except NoReverseMatch:
-        return "/"

@@ -283,8 +283,8 @@ def test_a_host_that_is_not_ours_is_a_400(page: Client, rf: RequestFactory) -> N
 
     assert answer.status_code == 400
     assert b"<h1>Bad request</h1>" in answer.content
-    answer = errors.bad_request(rf.get("/api/2.0/previews"), ValueError())
-    assert set(json.loads(answer.content)) == ERROR_KEYS
+    refusal = errors.bad_request(rf.get("/api/2.0/previews"), ValueError())
+    assert set(json.loads(refusal.content)) == ERROR_KEYS
 
 
 # ---------------------------------------------------------------- tags

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from portal.accounts.models import User
 from portal.registry.models import ModelVersion, ModelVersionTag, RegisteredModelTag
@@ -229,6 +231,66 @@ def test_the_live_region_asks_until_staging_has_settled(page: Client) -> None:
     text = page.get(url).content.decode()
     assert "hx-trigger" not in text
     assert "chip-good" in text
+
+
+def test_a_build_from_requirements_is_watched_with_its_progress(page: Client) -> None:
+    version = ModelVersionFactory(
+        build_beat_at=timezone.now(), build_message="Installing torch: 41 s"
+    )
+
+    text = version_page(page, version)
+    assert "Installing torch: 41 s" in text
+    assert "Build log" in text
+    assert 'hx-trigger="every 2s"' in text
+
+    version.build_beat_at = timezone.now() - timedelta(hours=1)
+    version.save()
+    assert "hx-trigger" not in version_page(page, version)
+
+
+def test_a_failed_build_shows_its_reason(page: Client) -> None:
+    version = ModelVersionFactory(
+        build_reason_code="BUILD_FAILED", build_message="pip found no torch==9."
+    )
+
+    text = version_page(page, version)
+
+    assert "pip found no torch==9." in text
+    assert "BUILD_FAILED" in text
+    assert "chip-bad" not in text
+
+
+def test_a_failed_staging_is_started_again_by_who_may_write(page: Client, user: User) -> None:
+    version = ModelVersionFactory(staging_failed=True, model__owner=user)
+    url = reverse("model-version-stage", args=[version.model.name, version.version])
+    assert "Stage again" in version_page(page, version)
+
+    answer = page.post(url)
+
+    assert answer.status_code == 302
+    version.refresh_from_db()
+    assert version.express_state == ExpressState.STAGING
+    assert page.post(url).status_code == 302
+    assert page.get(url).status_code == 405
+
+
+def test_others_cannot_start_a_staging(page: Client) -> None:
+    version = ModelVersionFactory(staging_failed=True)
+    url = reverse("model-version-stage", args=[version.model.name, version.version])
+
+    assert "Stage again" not in version_page(page, version)
+    assert page.post(url).status_code == 403
+    version.refresh_from_db()
+    assert version.express_state == ExpressState.FAILED
+
+
+def test_a_version_without_its_environment_cannot_be_staged(page: Client, user: User) -> None:
+    version = ModelVersionFactory(model__owner=user)
+    url = reverse("model-version-stage", args=[version.model.name, version.version])
+
+    answer = page.post(url, follow=True)
+
+    assert b"was registered without its environment" in answer.content
 
 
 def test_a_version_packed_on_a_cpu_runtime_is_flagged(page: Client) -> None:
