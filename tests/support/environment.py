@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 DATA_DIR = Path(tempfile.mkdtemp(prefix="shoal-tests-"))
+(DATA_DIR / "static").mkdir()  # whitenoise warns without it
 atexit.register(shutil.rmtree, DATA_DIR, ignore_errors=True)
 
 os.environ["SHOAL_DATA_DIR"] = str(DATA_DIR)

@@ -10,9 +10,8 @@ from typing import Any
 from portal.endpoints.forms.fields import CUSTOM, EndpointFields, EntityFields, Row
 from portal.endpoints.inputs import EndpointInput, EntityInput
 from portal.endpoints.models import Endpoint
+from portal.endpoints.services.validation import name_problem
 from portal.rest import ApiError
-
-MAX_NAME_LENGTH = 63
 
 FIELDS = {
     "entity_name": "model",
@@ -94,17 +93,18 @@ def _parse_entity(fields: EntityFields, errors: Errors, *, is_only: bool) -> Ent
         ),
         scale_to_zero_enabled=fields.scale_to_zero,
         environment_vars=variables,
-        batching={key: number(key, value) for key, value in fields.batching.items() if value},
+        batching={
+            **fields.kept_batching,
+            **{key: number(key, value) for key, value in fields.batching.items() if value},
+        },
         traffic_percentage=100 if is_only else number("traffic", fields.traffic),
     )
 
 
 def problem_with_name(name: str) -> str:
     """What is wrong with a new endpoint's name, known before it is sent; empty when nothing is."""
-    if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-        return "Use letters, digits, - and _ only."
-    if len(name) > MAX_NAME_LENGTH:
-        return f"This is {len(name)} characters long. Use at most {MAX_NAME_LENGTH}."
+    if problem := name_problem(name):
+        return problem
     if Endpoint.objects.filter(name=name).exists():
         return f"There is an endpoint {name} already. Choose another name."
     return ""

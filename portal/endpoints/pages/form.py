@@ -261,7 +261,7 @@ def _read(request: HttpRequest, editing: Editing) -> EndpointFields:
 
 def _continue(fields: EndpointFields, before: EndpointFields) -> EndpointFields:
     """With what an edit keeps and the form does not show: the name, batching set by API calls."""
-    kept = {entity.name: entity.kept_batching for entity in before.entities}
+    kept = {entity.was_named: entity.kept_batching for entity in before.entities}
     return replace(
         fields,
         name=before.name,

@@ -26,6 +26,7 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SECRET = re.compile(r"\{\{\s*secrets/.*\}\}")
 RESERVED_PREFIX = "databricks-"
+RESERVED_NAMES = {"new"}  # the create form's place among the endpoints' pages
 CONCURRENCY_STEP = 4
 MAX_CONCURRENCY = 1024
 MAX_VARIABLE_CHARACTERS = 32_768
@@ -86,17 +87,23 @@ def plan_endpoint(wanted: EndpointInput) -> list[ServedEntity]:
         FeatureDisabled: Throughput optimized is asked for while the preview is off.
     """
     problems = Problems()
-    if not NAME.fullmatch(wanted.name):
-        problems.add(
-            "name",
-            f"“{wanted.name}” is not a name. Use 1 to 63 letters, digits, - and _ only.",
-        )
-    elif wanted.name.startswith(RESERVED_PREFIX):
-        problems.add("name", f"Names that start with {RESERVED_PREFIX} are reserved.")
+    if problem := name_problem(wanted.name):
+        problems.add("name", problem)
     check_tags(wanted.tags, problems)
     entities = _entities(wanted.entities, None, problems)
     problems.raise_if_any()
     return entities
+
+
+def name_problem(name: str) -> str:
+    """What is wrong with an endpoint's name; empty when nothing is."""
+    if not NAME.fullmatch(name):
+        return f"“{name}” is not a name. Use 1 to 63 letters, digits, - and _ only."
+    if name.startswith(RESERVED_PREFIX):
+        return f"Names that start with {RESERVED_PREFIX} are reserved."
+    if name in RESERVED_NAMES:
+        return f"“{name}” is reserved. Choose another name."
+    return ""
 
 
 def plan_config(
