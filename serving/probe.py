@@ -46,6 +46,7 @@ def smoke_test(
 
     Args:
         address: `host:port`.
+        backend: What runs there.
         signature: MLflow's `ModelSignature.to_dict()`, None without a signature.
         body: A serving request, such as `{"inputs": [[1, 2]]}`.
         timeout_s: For the whole.
