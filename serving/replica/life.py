@@ -57,6 +57,11 @@ class Life:
         """How long it has been READY, None if it never was."""
         return None if self.ready_at is None else time.monotonic() - self.ready_at
 
+    def become_ready(self) -> None:
+        """It serves: from now on a lost child counts at once."""
+        self.ready_at = time.monotonic()
+        self._children = set(self._server.vital_children(self.process.pid))
+
     def failure(self) -> Failure | None:
         """Whether it has ended, or only seems to serve."""
         code = processes.exit_code(self.process)
@@ -108,7 +113,7 @@ class Life:
     def _has_lost_a_child(self) -> bool:
         now = time.monotonic()
         is_ready = self.ready_at is not None
-        if now >= self._look_at and (not is_ready or not self._children):
+        if now >= self._look_at and not is_ready:
             self._children.update(self._server.vital_children(self.process.pid))
             self._look_at = now + LOOK_S
         if not any(processes.is_dead(child) for child in self._children):

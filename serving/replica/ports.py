@@ -41,6 +41,11 @@ def free_ports(host: str) -> Ports:
     raise LaunchError(f"There are no free ports on {host} between {FIRST} and {LAST}.")
 
 
+def are_free(host: str, ports: Ports) -> bool:
+    """Whether a server could listen on all of them now."""
+    return all(is_free(host, port) for port in (ports.http, ports.grpc, ports.metrics))
+
+
 def is_free(host: str, port: int) -> bool:
     """Whether a server could listen there now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import time
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from serving.replica import processes
 from serving.replica.environment import secret_values
 from serving.replica.life import Life
 from serving.replica.log_store import LogStore
-from serving.replica.ports import Ports, free_ports, is_free
+from serving.replica.ports import Ports, are_free, free_ports
 from serving.replica.restarts import Failure, RestartPolicy, describe_exit
 from serving.replica.server import Health, make_server
 from serving.replica.status import StatusPublisher
@@ -114,7 +115,10 @@ class Supervisor:
         ports = self._choose_ports()
         for line in self._server.banner():
             self._store.say(line)
-        life = Life(self._server, ports, self._store, self._secrets)
+        try:
+            life = Life(self._server, ports, self._store, self._secrets)
+        except (OSError, subprocess.SubprocessError) as exc:
+            raise LaunchError(f"The server could not be started: {exc}.") from exc
         self._change(message="Loading the model.", server_pid=life.process.pid)
         try:
             failure = self._await_ready(life) or self._watch(life)
@@ -151,9 +155,9 @@ class Supervisor:
         return None
 
     def _become_ready(self, life: Life) -> None:
-        life.ready_at = time.monotonic()
+        life.become_ready()
         host, metrics = self._spec.host, self._server.metrics_port(life.ports)
-        self._store.say(f"Ready {life.ready_at - life.started_at:.1f} s after its start.")
+        self._store.say(f"Ready {time.monotonic() - life.started_at:.1f} s after its start.")
         self._change(
             state=ReplicaState.READY,
             message="Serving.",
@@ -233,7 +237,7 @@ class Supervisor:
 
     def _choose_ports(self) -> Ports:
         """Keep the ports over restarts, so that the replica's address stays."""
-        if self._ports is None or not is_free(self._spec.host, self._ports.http):
+        if self._ports is None or not are_free(self._spec.host, self._ports):
             self._ports = free_ports(self._spec.host)
         return self._ports
 

@@ -77,15 +77,15 @@ class ProcessRuntime:
             )
 
     def status(self, replica_id: str) -> ReplicaStatus | None:
-        """Give what the replica last said: from Redis, else from its folder.
+        """Give what the replica last said, to Redis or into its folder.
 
         A replica whose supervisor is gone without saying goodbye is STOPPED if it was draining,
         else CRASHED.
         """
         directory = self._directory(replica_id)
         is_alive = supervisor_pid(directory) is not None
-        said = self._from_redis(replica_id) if is_alive else None
-        said = said or read_status(directory)
+        told = [self._from_redis(replica_id) if is_alive else None, read_status(directory)]
+        said = max(filter(None, told), key=lambda status: status.beat_at, default=None)
         if said is None or is_alive or said.state in _ENDED:
             return said
         is_stopped = said.state is ReplicaState.DRAINING

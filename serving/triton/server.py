@@ -30,6 +30,7 @@ LONGEST_CAUSE = 500
 _LOAD_FAILURE = re.compile(
     rf"failed to load '{MODEL}' version 1: (?:Internal: |Invalid argument: )?(.+)"
 )
+_START_FAILURE = re.compile(r'"(failed to start \w+ service: .+)"')
 _UNHEALTHY = re.compile(r"Stub process '\S+' is not healthy")
 _COUNTERS = re.compile(r"^nv_inference_request_(?:success|failure)\{[^}]*\} (\S+)", re.MULTILINE)
 _PENDING = re.compile(r"^nv_inference_pending_request_count\{[^}]*\} (\S+)", re.MULTILINE)
@@ -152,8 +153,10 @@ class TritonServer:
                 # A stub that died may have been killed for want of memory; an exception is a
                 # property of the model.
                 return Cause(message=message, is_final=not _UNHEALTHY.search(line))
-        errors = [line for line in lines if line.startswith(("error: ", "failed to start "))]
-        return Cause(message=errors[-1][:LONGEST_CAUSE], is_final=False) if errors else None
+            found = _START_FAILURE.search(line)
+            if found:
+                return Cause(message=f"Triton {_first_part(found[1])}.", is_final=False)
+        return None
 
     def drain(self, ports: Ports, *, deadline: float) -> float:
         """Wait for quiet, then unload the model: Triton finishes what it was asked before that.
