@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 from datetime import datetime
 from typing import Any
 
 from portal.registry.models import ModelVersion, RegisteredModel
-from portal.rest import InvalidParameterValue
 
 
 def milliseconds(when: datetime) -> int:
@@ -54,23 +52,3 @@ def version_answer(version: ModelVersion) -> dict[str, Any]:
 def storage_location(version: ModelVersion) -> str:
     """Where the Files API has the version's files."""
     return f"/Models/{version.model.name.replace('.', '/')}/{version.version}"
-
-
-def page_token(position: str) -> str:
-    """Where the next page begins, as the clients hand it back."""
-    return base64.urlsafe_b64encode(position.encode()).decode()
-
-
-def read_page_token(token: str) -> str:
-    """What `page_token` was made of; "" for the first page.
-
-    Raises:
-        InvalidParameterValue: It was not made here.
-    """
-    try:
-        position = base64.urlsafe_b64decode(token.encode()).decode()
-    except ValueError:
-        position = "\x00"
-    if "\x00" in position:
-        raise InvalidParameterValue("page_token is not one that a search gave.")
-    return position

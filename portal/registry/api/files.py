@@ -31,7 +31,7 @@ class DirectoryView(RegistryView):
     def get(self, request: Request, path: str) -> Response:
         asked = query(request, ask.Listing)
         entries, following = files.list_directory(
-            parse_path(path), page_size=asked.get("page_size"), page_token=asked["page_token"]
+            parse_path(path), page_size=asked.get("page_size"), token=asked["page_token"]
         )
         answer: dict[str, Any] = {
             "contents": [

@@ -12,14 +12,13 @@ from rest_framework.response import Response
 from portal.registry import services
 from portal.registry.api import serializers as ask
 from portal.registry.api.answers import (
-    page_token,
-    read_page_token,
     storage_location,
     version_answer,
 )
 from portal.registry.api.registered_models import tags_of
 from portal.registry.api.views import RegistryView, body, query, user_of
 from portal.registry.models import BULKY, ModelVersion
+from portal.registry.services.paging import page_token, read_page_token
 from portal.rest import InvalidParameterValue
 
 MOST_VERSIONS_A_PAGE = 10_000

@@ -12,12 +12,11 @@ from portal.registry import services
 from portal.registry.api import serializers as ask
 from portal.registry.api.answers import (
     model_answer,
-    page_token,
-    read_page_token,
     version_answer,
 )
 from portal.registry.api.views import RegistryView, body, query, user_of
 from portal.registry.models import RegisteredModel
+from portal.registry.services.paging import page_token, read_page_token
 
 MODELS_A_PAGE = 100
 MOST_MODELS_A_PAGE = 1000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import stat
 from contextlib import suppress
@@ -12,6 +11,7 @@ from pathlib import Path
 from django.db import transaction
 
 from portal.accounts.models import User
+from portal.registry.services.paging import page_token, read_page_token
 from portal.registry.services.paths import FilePath, require_readable, require_writable
 from portal.rest import (
     AlreadyExists,
@@ -33,16 +33,14 @@ class Entry:
     modified_ms: int
 
 
-def list_directory(
-    path: FilePath, *, page_size: int | None, page_token: str
-) -> tuple[list[Entry], str]:
+def list_directory(path: FilePath, *, page_size: int | None, token: str) -> tuple[list[Entry], str]:
     """A page of a directory, by name, and the token of the next one ("" at the end).
 
     Raises:
         NotFound: It is missing or a file.
     """
     require_directory(path)
-    after = _read_token(page_token)
+    after = read_page_token(token)
     names = sorted(name for name in os.listdir(path.location) if name > after)  # noqa: PTH208 - names only
     size = min(page_size or MAX_PAGE, MAX_PAGE)
     entries = []
@@ -50,7 +48,7 @@ def list_directory(
         with suppress(FileNotFoundError):
             entries.append(_entry(path, name))
     more = len(names) > size
-    return entries, base64.urlsafe_b64encode(names[size - 1].encode()).decode() if more else ""
+    return entries, page_token(names[size - 1]) if more else ""
 
 
 def _entry(folder: FilePath, name: str) -> Entry:
@@ -63,13 +61,6 @@ def _entry(folder: FilePath, name: str) -> Entry:
         size_bytes=0 if is_directory else status.st_size,
         modified_ms=status.st_mtime_ns // 10**6,
     )
-
-
-def _read_token(token: str) -> str:
-    try:
-        return base64.urlsafe_b64decode(token.encode()).decode()
-    except ValueError:
-        raise InvalidParameterValue("page_token is not one that a listing gave.") from None
 
 
 def require_directory(path: FilePath) -> None:

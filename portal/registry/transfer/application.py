@@ -56,7 +56,7 @@ async def _guarded(call: Call, *, is_link: bool) -> None:
     except (OSError, DatabaseError) as exc:
         log.exception("a transfer failed")
         await _fail(call, TemporarilyUnavailable(UNAVAILABLE), exc)
-    except Exception as exc:  # noqa: BLE001 - the outermost place: callers get our error shape
+    except Exception as exc:
         log.exception("a transfer failed for an unknown reason")
         await _fail(call, ApiError("Sorry, something went wrong here. Please report it."), exc)
 
