@@ -47,6 +47,9 @@ def run(after_start: Callable[[Stack, Say], None]) -> None:
         signal.signal(number, _interrupt)
     try:
         stack.claim()
+    except CannotStart as exc:
+        raise CommandError(str(exc)) from exc
+    try:
         say("starting Valkey" if settings.HAS_OWN_REDIS else "using the Redis that REDIS_URL names")
         stack.start_redis()
         say("preparing the database")

@@ -10,16 +10,17 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import requests
 from django.conf import settings
 
-from portal.accounts.models import User
-from portal.accounts.services import create_token, revoke_token
+from portal.accounts.services import create_token, ensure_admin, revoke_token
 from portal.endpoints.models import Replica
 from portal.launcher.console import base_url
+from portal.launcher.packages import link_packages
 from portal.launcher.stack import Say, Stack
 from portal.previews.services import set_enabled
 
@@ -28,6 +29,7 @@ ENDPOINT = "demo-text-embedder"
 PACKAGES = ("mlflow-skinny", "torch", "numpy", "pandas")
 CALLERS, REQUESTS = 32, 640
 READY_LIMIT_S = 900
+MAX_SHOWN = 140  # characters of a piece of evidence on the console
 
 
 class DemoFailed(Exception):
@@ -55,9 +57,7 @@ def show(stack: Stack, say: Say) -> None:
 
 
 def _run(say: Say) -> None:
-    admin = User.objects.filter(is_superuser=True).order_by("pk").first()
-    if admin is None:
-        raise DemoFailed("there is no admin; run `manage.py createsuperuser`")
+    admin, _ = ensure_admin(None)
     token, value = create_token(admin, comment="demo", lifetime_s=24 * 3600)
     api = requests.Session()
     api.headers["Authorization"] = f"Bearer {value}"
@@ -101,7 +101,8 @@ def _register(api: requests.Session, token: str, say: Say) -> str:
         "DATABRICKS_ENV_VERSION": "5",
         "DATABRICKS_ACCELERATOR": "GPU",
         "MLFLOW_DISABLE_TELEMETRY": "true",
-        "MLFLOW_TRACKING_URI": f"sqlite:///{work}/mlflow.db",
+        "MLFLOW_TRACKING_URI": f"file:{work}/mlruns",  # mlflow-skinny has no SQL store
+        "MLFLOW_ALLOW_FILE_STORE": "true",
         "SHOAL_DEMO_REQUIREMENTS": " ".join(_pins()),
     } | {k: v for k, v in os.environ.items() if k.startswith("PIP_")}
     log = work / "client.log"
@@ -137,7 +138,7 @@ def _tell_progress(work: Path, seen: str, say: Say) -> str:
     elif packed:
         line = f"packing the environment: {packed / 2**20:.0f} MiB"
     else:
-        line = "logging the model"
+        line = seen or "logging the model"
     if line != seen:
         say(line)
     return line
@@ -159,21 +160,17 @@ def _client_environment(say: Say) -> Path:
     python, done = folder / "bin" / "python", folder / "installed"
     if done.exists():
         return python
-    say(f"making the client's virtual environment: {', '.join(_pins())}")
+    say("making the client's virtual environment: " + ", ".join(_pins()))
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     (folder / "lib64").unlink(missing_ok=True)  # else env_pack packs every package twice
-    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "-q"]
-    lock = Path(settings.BASE_DIR) / "requirements.lock"
-    subprocess.run([*pip, "--constraint", str(lock), *_pins()], check=True, stderr=subprocess.PIPE)
+    link_packages(PACKAGES, folder)
     done.touch()
     return python
 
 
 def _pins() -> list[str]:
-    lock = (Path(settings.BASE_DIR) / "requirements.lock").read_text()
-    pins = [re.search(rf"^{name}==.*$", lock, re.M) for name in PACKAGES]
-    return [pin.group(0) for pin in pins if pin]
+    return [f"{name}=={metadata.version(name).partition('+')[0]}" for name in PACKAGES]
 
 
 # ---------------------------------------------------------------- deploy
@@ -257,7 +254,7 @@ def _print_evidence(entity: dict[str, Any], say: Say) -> None:
     say(f"{entity['triton']['status']}: {entity['triton']['message']}")
     for piece in entity["triton"]["evidence"]:
         line = f" (log line {piece['line']})" if piece.get("line") else ""
-        say(f"  evidence: {piece['text']}{line}")
+        say(f"  evidence: {piece['text'][:MAX_SHOWN]}{line}")
     for replica in Replica.objects.filter(entity__name=entity["name"], is_wanted=True):
         rows, batches = _batches(replica.metrics_address)
         if batches:

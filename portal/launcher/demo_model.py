@@ -14,6 +14,8 @@ from typing import Any
 import mlflow
 import numpy as np
 import torch
+from mlflow.models import ModelSignature
+from mlflow.types import Schema, TensorSpec
 
 
 class TextEmbedder(mlflow.pyfunc.PythonModel):  # type: ignore[misc]  # mlflow is seen as Any
@@ -28,19 +30,20 @@ class TextEmbedder(mlflow.pyfunc.PythonModel):  # type: ignore[misc]  # mlflow i
         self.encoder = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
         self.encoder.to(self.device).eval()
 
-    def predict(
-        self, context: Any, model_input: np.ndarray[Any, Any], params: dict[str, Any] | None = None
-    ) -> np.ndarray[Any, Any]:
+    def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]  # mlflow reads type hints as a schema
         """[N, 32] int64 to [N, 64] float32; the whole batch in one call."""
         ids = torch.from_numpy(np.ascontiguousarray(model_input)).to(self.device)
         with torch.inference_mode():
-            vectors: np.ndarray[Any, Any] = self.encoder(self.embed(ids)).mean(dim=1).cpu().numpy()
-        return vectors
+            return self.encoder(self.embed(ids)).mean(dim=1).cpu().numpy()
 
 
 def main(name: str) -> None:
     """Register one version of the demo's model."""
     example = np.random.default_rng(7).integers(0, 1000, (2, 32), dtype=np.int64)
+    signature = ModelSignature(
+        inputs=Schema([TensorSpec(np.dtype("int64"), (-1, 32))]),
+        outputs=Schema([TensorSpec(np.dtype("float32"), (-1, 64))]),
+    )
     mlflow.set_registry_uri("databricks-uc")
     sys.stdout.write("logging the model\n")
     with mlflow.start_run():
@@ -48,6 +51,7 @@ def main(name: str) -> None:
             name="model",
             python_model=TextEmbedder(),
             input_example=example,
+            signature=signature,
             pip_requirements=os.environ["SHOAL_DEMO_REQUIREMENTS"].split(),
         )
     sys.stdout.write("packing the environment and uploading\n")

@@ -61,5 +61,4 @@ def client_variables(url: str, token: str, work: Path) -> dict[str, str]:
         "DATABRICKS_ENV_VERSION": "5",
         "DATABRICKS_ACCELERATOR": "GPU",
         "MLFLOW_DISABLE_TELEMETRY": "true",
-        "MLFLOW_TRACKING_URI": f"sqlite:///{work}/mlflow.db",
     }

@@ -11,6 +11,8 @@ import sys
 
 import mlflow
 import numpy as np
+from mlflow.models import ModelSignature
+from mlflow.types import Schema, TensorSpec
 
 
 class SumAndMax(mlflow.pyfunc.PythonModel):  # type: ignore[misc]  # mlflow is seen as Any
@@ -26,12 +28,17 @@ class SumAndMax(mlflow.pyfunc.PythonModel):  # type: ignore[misc]  # mlflow is s
 
 if __name__ == "__main__":
     name, *pairs = sys.argv[1:]
+    signature = ModelSignature(  # mlflow-skinny cannot infer it: that needs scipy
+        inputs=Schema([TensorSpec(np.dtype("float32"), (-1, 4))]),
+        outputs=Schema([TensorSpec(np.dtype("float32"), (-1, 2))]),
+    )
     mlflow.set_registry_uri("databricks-uc")
     with mlflow.start_run():
         info = mlflow.pyfunc.log_model(
             name="model",
             python_model=SumAndMax(),
             input_example=np.arange(8, dtype=np.float32).reshape(2, 4),
+            signature=signature,
             metadata=dict(pair.split("=", 1) for pair in pairs) or None,
             pip_requirements=[f"mlflow-skinny=={mlflow.__version__}", f"numpy=={np.__version__}"],
         )

@@ -109,7 +109,9 @@ class Stack:
         done = subprocess.run(
             [str(client_python()), str(ROOT / "tests/support/register_model.py"), name, *metadata],
             cwd=work,
-            env=client_variables(self.url, self.token, work),
+            env=client_variables(self.url, self.token, work)
+            # mlflow-skinny has no SQL store
+            | {"MLFLOW_TRACKING_URI": f"file:{work}/mlruns", "MLFLOW_ALLOW_FILE_STORE": "true"},
             capture_output=True,
             text=True,
             check=False,
