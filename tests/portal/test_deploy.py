@@ -60,7 +60,11 @@ if "triton_python_backend_utils" in sys.modules:
 class Model""",
 )
 NOWHERE = SUM.replace(
-    "class Model", 'raise RuntimeError("this model cannot be loaded")\n\nclass Model'
+    "    def predict",
+    """    def load_context(self, context):
+        raise RuntimeError("this cannot be loaded")
+
+    def predict""",
 )
 RAISES = SUM.replace("return np", 'raise ValueError("not this example")\n        return np')
 
@@ -104,15 +108,16 @@ def advance(endpoint: Endpoint) -> float | None:
 def drive(endpoint: Endpoint, *, limit_s: float = 90) -> Deployment:
     """Advance the deployment as its task would, until it ends."""
     end = time.monotonic() + limit_s
-    while time.monotonic() < end:
+    while True:
         again_s = advance(endpoint)
         deployment = current_deployment(endpoint)
         assert deployment is not None
         if deployment.state not in UNDER_WAY:
             endpoint.refresh_from_db()
             return deployment
+        steps = [f"{step.name} {step.state} {step.message}" for step in deployment.steps.all()]
+        assert time.monotonic() < end, steps
         time.sleep(again_s or 0.3)
-    raise AssertionError([f"{s.name} {s.state} {s.message}" for s in deployment.steps.all()])
 
 
 def eventually(check: Callable[[], bool], *, limit_s: float = 30, each: Any = reconcile) -> None:
@@ -170,12 +175,10 @@ def test_an_optimized_endpoint_becomes_ready_on_triton_with_every_evidence(
     valkey: redis.Redis,
 ) -> None:
     endpoint = create(stored_version(SUM, EXAMPLE))
-    started = time.monotonic()
 
     deployment = drive(endpoint)
 
     assert deployment.state == "SUCCEEDED", deployment.message
-    assert time.monotonic() - started < 20
     assert (endpoint.ready, endpoint.config_update) == ("READY", "NOT_UPDATING")
     assert endpoint.pending_config is None
     entity = active_entity(endpoint)
@@ -334,30 +337,54 @@ def test_turning_the_switch_off_and_on_replaces_the_replicas() -> None:
 
 
 @pytest.mark.usefixtures("preview")
-@pytest.mark.parametrize("step", ["LAUNCH", "LOAD", "SWITCH"])
+@pytest.mark.parametrize("step", ["DECIDE", "LOAD", "DRAIN"])
 def test_a_task_that_died_is_sent_again_and_goes_on_from_the_rows(
     step: str, valkey: redis.Redis
 ) -> None:
     endpoint = create(stored_version(SUM, EXAMPLE))
     deployment = endpoint.deployments.get()
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        current = deployment.steps.exclude(state__in=["DONE", "SKIPPED"]).first()
-        if current is None or current.name == step or (step != "LAUNCH" and current.name > step):
-            break
+    while current_step(deployment) != step:
         advance(endpoint)
-        time.sleep(0.35)
-    # As kill -9 leaves it: owned by a task that beats no more.
-    silent = timezone.now() - timedelta(minutes=5)
-    Deployment.objects.filter(pk=deployment.pk).update(owner="dead", beat_at=silent)
-    valkey.delete("default")
+        time.sleep(0.31)
+    die_silently(deployment)
+    valkey.delete("celery", "default")
 
     reconcile()
 
-    assert valkey.llen("default") >= 1  # the task is sent again
+    assert valkey.llen("default") == 1  # the task is sent again
     assert drive(endpoint).state == "SUCCEEDED"
     assert len(runtime.runtime().running()) == 1
     assert triton_of(endpoint)[0] == "ACTIVE"
+
+
+def current_step(deployment: Deployment) -> str:
+    step = deployment.steps.exclude(state__in=["DONE", "SKIPPED"]).first()
+    assert step is not None
+    return step.name
+
+
+def die_silently(deployment: Deployment) -> None:
+    """Leave the deployment as kill -9 of its task does: owned, without a beat."""
+    silent = timezone.now() - timedelta(minutes=5)
+    Deployment.objects.filter(pk=deployment.pk).update(owner="dead", beat_at=silent)
+
+
+@pytest.mark.usefixtures("preview")
+def test_a_task_that_died_between_row_and_process_launches_the_same_replica() -> None:
+    endpoint = create(stored_version(SUM, EXAMPLE))
+    deployment = endpoint.deployments.get()
+    while current_step(deployment) != "LOAD":
+        advance(endpoint)
+        time.sleep(0.31)
+    replica = deployment.replicas.get()
+    runtime.runtime().remove(replica.public_id)
+    deployment.replicas.update(state="LAUNCHING", launched_at=None)
+    die_silently(deployment)
+
+    assert drive(endpoint).state == "SUCCEEDED"
+
+    assert serving_replica(endpoint).public_id == replica.public_id
+    assert Replica.objects.count() == 1
 
 
 @pytest.mark.usefixtures("preview")

@@ -85,6 +85,7 @@ class RegisteredModelFactory(factory.django.DjangoModelFactory[RegisteredModel])
 class EnvironmentFactory(factory.django.DjangoModelFactory[Environment]):
     class Meta:
         model = Environment
+        django_get_or_create = ["content_hash"]
 
     content_hash = factory.Sequence(lambda n: f"{n:064x}")
     state = EnvironmentState.READY
