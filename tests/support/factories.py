@@ -10,6 +10,7 @@ from typing import Any
 
 import factory
 import numpy as np
+from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group
 from django.utils import timezone
@@ -45,7 +46,16 @@ from serving.spec import Backend, Evidence, EvidenceKind
 from tests.support.model_environment import make_environment, save_model
 
 PASSWORD = "correct horse"
-hashed = cache(make_password)  # hashing is slow by design
+
+
+@cache
+def _hashed(password: str, hasher: str) -> str:
+    return make_password(password)
+
+
+def hashed(password: str) -> str:
+    """The password's hash by the hasher in force; made once, since hashing is slow by design."""
+    return _hashed(password, settings.PASSWORD_HASHERS[0])
 
 
 class UserFactory(factory.django.DjangoModelFactory[User]):
