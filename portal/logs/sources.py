@@ -29,6 +29,7 @@ ENDED = Q(state=ReplicaState.STOPPED) | Q(state=ReplicaState.CRASHED, is_wanted=
 MAX_MERGED = 16  # replicas in one view: the live ones and the newest of the others
 MAX_EARLIER = 30  # ended replicas that the picker lists
 BUILD = "build"
+DEVICES = {"cpu": "CPU", "cpu-emulation": "CPU emulation"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,9 +247,10 @@ def _option(replica: Replica) -> Option:
 
 def _holds(replica: Replica) -> str:
     server = "Triton" if replica.backend == Backend.TRITON else "The standard server"
+    device = DEVICES.get(replica.device) or replica.device.replace("cuda:", "GPU ")
     entity = replica.entity
     return (
-        f"{server} for {entity.name}, config {entity.config.version}, on {replica.device}; "
+        f"{server} for {entity.name}, config {entity.config.version}, {device}: "
         "its output and Shoal's own words on it."
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from portal.endpoints.models import Endpoint, Replica, ServedEntity
-from portal.endpoints.reading import TritonView, triton_view
+from portal.endpoints.reading import EvidenceView, TritonView, triton_view
 from portal.endpoints.states import TritonStatus
 from portal.logs.sources import Choice, current_entities
 
@@ -24,8 +24,12 @@ class TritonRow:
         return self.view.status in {TritonStatus.STARTING, TritonStatus.PENDING_REDEPLOY}
 
     @property
-    def is_active(self) -> bool:
-        return self.view.status == TritonStatus.ACTIVE
+    def by_replica(self) -> dict[str, list[EvidenceView]]:
+        """The evidence by the replica that shows it."""
+        found: dict[str, list[EvidenceView]] = {}
+        for fact in self.view.evidence:
+            found.setdefault(fact.replica_id, []).append(fact)
+        return found
 
 
 def triton_rows(endpoint: Endpoint, choice: Choice) -> list[TritonRow]:

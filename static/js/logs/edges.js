@@ -18,6 +18,7 @@ export class Edges {
     this.ended = "";
     this.seenAt = Date.now();
     this.onAct = () => {};
+    this.onMove = () => {};
     for (const [name, edge] of [["older", this.older], ["newer", this.newer]]) {
       edge.addEventListener("click", (event) => { if (event.target.closest("button")) this.onAct(name); });
     }
@@ -93,6 +94,7 @@ export class Edges {
       button.textContent = action;
       edge.append(" ", button);
     }
-    edge.hidden = !text && !action;
+    edge.hidden = edge === this.newer && !text && !action; // the upper one keeps its height
+    this.onMove();
   }
 }

@@ -28,6 +28,7 @@ export function makeFilter(wanted) {
       (levels.size === 0 || levels.has(line.l)) && (!finder || wanted.mode === "highlight" || hits(line)),
     matches: (line) => {
       if (!finder) return [];
+      finder.lastIndex = 0;
       const found = [...line.t.matchAll(finder)].filter((match) => match[0]);
       return found.map((match) => [match.index, match.index + match[0].length]);
     },
@@ -40,12 +41,18 @@ export class FilterForm {
     this.field = form.elements.q;
     this.counts = form.querySelectorAll("[data-level]");
     let timer = 0;
+    let seen = this.parameters().toString();
+    const change = () => {
+      const now = `${this.parameters()}`;
+      if (now !== seen) onChange();
+      seen = now;
+    };
     this.field.addEventListener("input", () => {
       clearTimeout(timer);
-      timer = setTimeout(onChange, 150);
+      timer = setTimeout(change, 150);
     });
-    form.addEventListener("change", (event) => { if (event.target !== this.field) onChange(); });
-    form.addEventListener("submit", (event) => { event.preventDefault(); onChange(); });
+    form.addEventListener("change", (event) => { if (event.target !== this.field) change(); });
+    form.addEventListener("submit", (event) => { event.preventDefault(); change(); });
   }
 
   read() {

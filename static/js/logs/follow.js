@@ -86,6 +86,7 @@ export class Follow {
     const isOwn = Math.abs(scrollTop - this.view.window.placed) <= 1;
     const isUp = scrollTop < this.lastTop - 2;
     this.lastTop = scrollTop;
+    if (!isOwn) this.view.window.placed = NaN;
     this.view.window.follow();
     if (this.isOn && !isOwn && isUp && !this.view.window.isAtEnd) this.pause();
     else if (!this.isOn && !isOwn && !isUp && this.view.window.isAtEnd && !this.store.hasNewer) this.resume();

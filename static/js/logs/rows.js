@@ -46,6 +46,7 @@ export function makeRow(line, { matches, times, isMarked, isCurrent }) {
   if (isCurrent) row.dataset.current = "";
 
   const number = element("a", "log-number", line.n);
+  number.tabIndex = -1; // hundreds of stops would be in the way; the key l does the same
   if (line.k !== "build") number.href = `?replica=${line.k}&line=${line.n}`;
   const time = element("span", "log-time");
   if (line.at !== null) {

@@ -24,8 +24,9 @@ export class View {
   // After a change of the filter or of everything in memory.
   rebuild(filter = this.filter) {
     this.filter = filter;
-    this.current = null;
-    this.window.set(this.#kept(this.store.lines), { isFresh: true });
+    const kept = this.#kept(this.store.lines);
+    if (!kept.includes(this.current)) this.current = null;
+    this.window.set(kept, { isFresh: true });
   }
 
   appended(fresh, gone) {

@@ -26,6 +26,7 @@ function start(root) {
     toLatest: () => loader.latest(),
     onResume: () => { if (marks.range) marks.clear(); },
   });
+  edges.onMove = () => follow.stick();
   const loader = new Loader(root, { api, store, view, form, follow, edges, taste, onDraw: tellFound });
 
   function applyFilter() {
@@ -108,6 +109,14 @@ function start(root) {
     if (!lines.length) announce("No errors among the lines in the page");
     else go(lines, direction);
   };
+  // The line that was stepped to, else the first in sight.
+  const markHere = (isExtended) => {
+    const line = view.current ?? view.window.top?.line;
+    if (!line || line.k === "build") return;
+    follow.pause();
+    marks.take(line, isExtended);
+    announce(`Line ${line.n} of ${line.k} marked; the address leads to it`);
+  };
   find("[data-next]").addEventListener("click", () => go(view.hits(), 1));
   find("[data-previous]").addEventListener("click", () => go(view.hits(), -1));
   bindKeys({
@@ -115,6 +124,8 @@ function start(root) {
     w: () => taste.toggleWrap(),
     n: () => go(view.hits(), 1),
     N: () => go(view.hits(), -1),
+    l: () => markHere(false),
+    L: () => markHere(true),
     "[": () => stepError(-1),
     "]": () => stepError(1),
   });
