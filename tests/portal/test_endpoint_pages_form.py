@@ -323,6 +323,18 @@ def test_an_error_stands_at_its_field_and_nothing_is_lost(
     assert not Endpoint.objects.exists()
 
 
+def test_all_that_is_wrong_is_said_at_once(cast: Cast, version: ModelVersion) -> None:
+    fields = with_fields(
+        {"name": "", "entity-0-name": "a b", "entity-0-env-0-name": "1X", "tag-0-name": ""},
+        {"entity-0-env-0-value": "", "tag-0-value": "y"},
+    )
+
+    answer = browser(cast.stranger).post("/endpoints/new/", fields)
+
+    wrong = {problem["field"] for problem in answer.context["problems"]}
+    assert wrong == {"name", "entity-0-name", "entity-0-env-0-name", "tag-0-name"}
+
+
 def test_a_name_that_is_taken_is_refused_and_told_while_typing(
     cast: Cast, version: ModelVersion
 ) -> None:

@@ -230,9 +230,9 @@ def concurrency_of(fields: EntityFields) -> tuple[int, int]:
 
 def replicas_of(fields: EntityFields) -> tuple[int, int]:
     """Least and most replicas."""
-    if fields.workload_type not in WORKLOAD_TYPES:
-        return (0, 0)
     least, most = (min(n, 4096) for n in concurrency_of(fields))
+    if fields.workload_type not in WORKLOAD_TYPES or most < least:
+        return (0, 0)
     return (
         replicas_for(fields.workload_type, least) if least else 0,
         replicas_for(fields.workload_type, most) if most else 0,

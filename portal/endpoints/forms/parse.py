@@ -10,7 +10,7 @@ from typing import Any
 from portal.endpoints.forms.fields import CUSTOM, EndpointFields, EntityFields, Row
 from portal.endpoints.inputs import EndpointInput, EntityInput
 from portal.endpoints.models import Endpoint
-from portal.endpoints.services.validation import name_problem
+from portal.endpoints.services import name_problem
 from portal.rest import ApiError
 
 FIELDS = {
@@ -46,6 +46,11 @@ class Errors:
     def add(self, field_id: str, message: str) -> None:
         """Put a message at a field; the first one stays."""
         self.by_field.setdefault(field_id, message)
+
+    def add_all(self, others: Errors) -> None:
+        """Add what stands at fields that have no message yet."""
+        self.by_field = others.by_field | self.by_field
+        self.general += others.general
 
 
 def parse(fields: EndpointFields) -> tuple[EndpointInput, Errors]:

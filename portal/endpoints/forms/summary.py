@@ -110,7 +110,7 @@ def _will_run(choices: EntityChoices, *, many: bool) -> WillRun:
         replicas=_replicas(fields),
         backend="Triton, throughput optimized" if is_triton else "Standard backend",
         backend_note=note,
-        concurrency="" if not most else _range(least, most),
+        concurrency=_range(least, most) if 0 < most >= least else "",
         traffic=f"{fields.traffic or '0'} %" if many else "",
     )
 

@@ -109,7 +109,8 @@ def _save(request: HttpRequest, fields: EndpointFields, editing: Editing) -> Err
     """Create or update; what was refused, and where."""
     wanted, errors = parse(fields)
     complain_about_hidden_switch(fields, errors)
-    if errors:
+    if errors:  # nothing is saved, but all that is wrong is said at once
+        errors.add_all(_refusals(fields, wanted, editing))
         return errors
     user = user_of(request)
     try:
@@ -125,6 +126,18 @@ def _save(request: HttpRequest, fields: EndpointFields, editing: Editing) -> Err
         return place(exc, fields)
     _remember_sent(request.session, fields)
     return errors
+
+
+def _refusals(fields: EndpointFields, wanted: EndpointInput, editing: Editing) -> Errors:
+    """What `services` would refuse."""
+    try:
+        if editing.opened is None:
+            services.plan_endpoint(wanted)
+        else:
+            services.plan_config(wanted.entities, _newest_config(editing.opened.endpoint))
+    except ApiError as exc:
+        return place(exc, fields)
+    return Errors()
 
 
 def _update(

@@ -30,7 +30,6 @@ TOKEN_LIFETIME_S = 700
 MAX_BODY_CHARACTERS = 1_000_000
 MAX_SHOWN_BYTES = 64 * 1024
 UNKNOWN_TOKEN_WAIT_S = 2.0
-TIMING_HEADERS = ("shoal-queue-ms", "shoal-compute-ms", "server-timing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +54,6 @@ class Answer:
     @property
     def served_by(self) -> str:
         return self.headers.get("served-model-name", "")
-
-    @property
-    def timings(self) -> list[tuple[str, str]]:
-        """The time split, as far as the gateway tells it (`Server-Timing: queue;dur=1.2, ...`)."""
-        parts = []
-        for item in self.headers.get("server-timing", "").split(","):
-            name, _, rest = item.strip().partition(";")
-            duration = rest.strip().removeprefix("dur=")
-            if name and duration:
-                parts.append((name.replace("-", " "), f"{float(duration):.1f} ms"))
-        return parts
 
 
 @page

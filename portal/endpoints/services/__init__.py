@@ -18,7 +18,13 @@ from portal.endpoints.services.sharing import (
     set_rate_limits,
     update_tags,
 )
-from portal.endpoints.services.validation import default_name, eligibility_of
+from portal.endpoints.services.validation import (
+    default_name,
+    eligibility_of,
+    name_problem,
+    plan_config,
+    plan_endpoint,
+)
 
 __all__ = [
     "Grant",
@@ -30,6 +36,9 @@ __all__ = [
     "get_endpoint",
     "get_endpoint_by_id",
     "level_of",
+    "name_problem",
+    "plan_config",
+    "plan_endpoint",
     "require",
     "retry_deployment",
     "set_ai_gateway",

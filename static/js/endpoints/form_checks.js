@@ -3,6 +3,16 @@
 
 const form = document.querySelector("[data-endpoint-form]");
 
+// A message that appears between press and release would move the pressed button from under the pointer.
+let released = Promise.resolve();
+document.addEventListener("pointerdown", () => {
+  released = new Promise((resolve) => {
+    for (const end of ["pointerup", "pointercancel"]) {
+      document.addEventListener(end, () => setTimeout(resolve, 0), { once: true });
+    }
+  });
+});
+
 function problem(field) {
   if (field.validity.valueMissing) return field.dataset.missing ?? "";
   if (field.validity.patternMismatch) return field.dataset.mismatch ?? "";
@@ -25,7 +35,8 @@ form?.addEventListener("focusout", (event) => {
   if (!isChecked(field)) return;
   if (field.validity.valueMissing && field.dataset.touched === undefined) return; // only passed by
   const message = problem(field);
-  if (message || field.id !== "name") show(field, message); // the server knows more about the name
+  // The server knows more about the name.
+  if (message || field.id !== "name") released.then(() => show(field, message));
 });
 
 form?.addEventListener("input", (event) => {
