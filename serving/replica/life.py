@@ -49,7 +49,9 @@ class Life:
         )
         self._directory = command.directory.parent
         assert self.process.stdout is not None  # noqa: S101 - spawn always gives the pipe
-        self._pump = LogPump(self.process.stdout, store, self._read, secrets=secrets)
+        self._pump = LogPump(
+            self.process.stdout, store, self._read, is_vital=server.is_vital, secrets=secrets
+        )
         self._pump.start()
 
     @property

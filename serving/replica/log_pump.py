@@ -26,8 +26,8 @@ PIPE_BYTES = 2**20  # what the server can write while this process is not lookin
 class LogPump(threading.Thread):
     """Reads until the output ends, which is when the last process that holds it is gone.
 
-    What a server writes beyond the allowance is read and left out; a line tells how much. Known
-    secrets are masked.
+    What a server writes beyond the allowance is read and left out, but for lines that `is_vital`
+    picks; a line tells how much. Known secrets are masked.
     """
 
     def __init__(
@@ -36,12 +36,14 @@ class LogPump(threading.Thread):
         store: LogStore,
         on_lines: Callable[[Sequence[LogLine]], None],
         *,
+        is_vital: Callable[[str], bool],
         secrets: Sequence[str] = (),
     ) -> None:
         super().__init__(name="log-pump", daemon=True)
         self._output = output
         self._store = store
         self._on_lines = on_lines
+        self._is_vital = is_vital
         self._secrets = tuple(secrets)
         self._splitter = LineSplitter()
         self._allowance = Allowance()
@@ -61,9 +63,13 @@ class LogPump(threading.Thread):
         if not lines:
             return
         if not self._allowance.takes(size, now=time.monotonic()):
-            self._left_out += len(lines)
+            vital = [line for line in lines if self._is_vital(line)]
+            self._left_out += len(lines) - len(vital)
+            lines = vital
+        else:
+            self._tell_left_out()
+        if not lines:
             return
-        self._tell_left_out()
         try:
             self._on_lines(self._store.append(SERVER, [self._masked(line) for line in lines]))
         except Exception:  # the pump must go on, whatever a line does to its readers

@@ -63,6 +63,10 @@ class Server(Protocol):
     def forget(self) -> None:
         """It is about to be started (again): what was seen of it counts no longer."""
 
+    def is_vital(self, text: str) -> bool:
+        """Whether a line of its output must be kept in any case; asked often, so quick."""
+        ...
+
     def read(self, line: LogLine) -> None:
         """Take notice of a line of its output."""
 

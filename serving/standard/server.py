@@ -31,13 +31,16 @@ QUIET_S = 1.0
 
 LOOK = """\
 import importlib.util as u, json, os
-mlflow = u.find_spec("mlflow")
-folder = os.path.join(os.path.dirname(mlflow.origin), "pyfunc", "scoring_server") if mlflow else ""
+names = ("mlflow", "uvicorn", "fastapi", "gunicorn", "flask")
+found = {name: u.find_spec(name) for name in names}
+def has(name, *path):
+    spec = found[name]
+    return bool(spec and os.path.exists(os.path.join(os.path.dirname(spec.origin), *path)))
 print(json.dumps({
-    "mlflow": mlflow is not None,
-    "asgi": os.path.exists(os.path.join(folder, "app.py")),
-    "wsgi": os.path.exists(os.path.join(folder, "wsgi.py")),
-    **{name: u.find_spec(name) is not None for name in ("uvicorn", "fastapi", "gunicorn", "flask")},
+    "asgi": has("mlflow", "pyfunc", "scoring_server", "app.py"),
+    "wsgi": has("mlflow", "pyfunc", "scoring_server", "wsgi.py"),
+    "control_socket": has("gunicorn", "ctl"),
+    **{name: spec is not None for name, spec in found.items()},
 }))
 """
 """Run in the environment: what is there, without the seconds that importing MLflow takes."""
@@ -54,6 +57,7 @@ class StandardServer:
     def __init__(self, spec: ReplicaSpec) -> None:
         self._spec = spec
         self._is_asgi = True
+        self._has_control_socket = False
 
     def prepare(self) -> None:
         """Look which of MLflow's two servers the environment has."""
@@ -61,6 +65,7 @@ class StandardServer:
         if not found["mlflow"]:
             raise LaunchError("The model's environment has no mlflow. Add it to its requirements.")
         self._is_asgi = found["asgi"]
+        self._has_control_socket = found["control_socket"]
         needed = ("uvicorn", "fastapi") if found["asgi"] else ("gunicorn", "flask")
         missing = [name for name in needed if not found[name]]
         if missing or not (found["asgi"] or found["wsgi"]):
@@ -89,6 +94,10 @@ class StandardServer:
 
     def forget(self) -> None:
         """Nothing is remembered."""
+
+    def is_vital(self, text: str) -> bool:
+        """Exceptions: they tell why it ended."""
+        return _EXCEPTION.match(text) is not None
 
     def read(self, line: LogLine) -> None:
         """Its lines prove nothing that matters."""
@@ -158,6 +167,8 @@ class StandardServer:
             f"--keep-alive={KEEP_ALIVE_S}",
             f"--graceful-timeout={max(1, int(self._spec.drain_deadline_s))}",
             "--log-level=info",
+            # Late gunicorns open one in the home directory, the same for every replica.
+            *(["--no-control-socket"] if self._has_control_socket else []),
         ]
 
     def _look(self) -> dict[str, bool]:

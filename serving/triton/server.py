@@ -26,6 +26,13 @@ POLL_S = 0.1
 END_S = 5.0  # an idle server ends within 2-4 s
 ASK_TIMEOUT_S = 2.0
 LONGEST_CAUSE = 500
+VITAL = (
+    f" loaded '{MODEL}'",
+    f"load '{MODEL}'",
+    f"| {MODEL} ",
+    "Started HTTPService",
+    "failed to ",
+)
 
 _LOAD_FAILURE = re.compile(
     rf"failed to load '{MODEL}' version 1: (?:Internal: |Invalid argument: )?(.+)"
@@ -107,6 +114,10 @@ class TritonServer:
     def forget(self) -> None:
         """Drop the evidence of the server that was."""
         self._evidence.forget()
+
+    def is_vital(self, text: str) -> bool:
+        """Evidence, and what tells why it ended."""
+        return any(word in text for word in VITAL)
 
     def read(self, line: LogLine) -> None:
         """Collect evidence."""

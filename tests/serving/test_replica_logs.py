@@ -36,7 +36,13 @@ def pump(directory: Path, code: str, *, secrets: tuple[str, ...] = ()) -> list[L
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     assert process.stdout is not None
-    pump = LogPump(process.stdout, LogStore(directory), lambda lines: None, secrets=secrets)
+    pump = LogPump(
+        process.stdout,
+        LogStore(directory),
+        lambda lines: None,
+        is_vital=lambda text: text == "vital",
+        secrets=secrets,
+    )
     pump.start()
     assert process.wait(30) == 0
     pump.join(30)
@@ -202,15 +208,18 @@ def test_both_outputs_are_kept_in_order(tmp_path: Path) -> None:
     assert [line.text for line in pump(tmp_path, code)] == [str(i) for i in range(50)]
 
 
-def test_a_flood_is_left_out_with_a_note_and_never_blocks(tmp_path: Path) -> None:
+def test_a_flood_is_left_out_but_for_what_is_vital(tmp_path: Path) -> None:
     code = (
-        "import sys\nfor _ in range(400): sys.stdout.write(('x' * 99 + '\\n') * 1000)\nprint('end')"
+        "import sys\n"
+        "for _ in range(400): sys.stdout.write(('x' * 99 + '\\n') * 1000)\n"
+        "print('vital')"
     )
 
     pump(tmp_path, code)
 
     lines = read_logs(tmp_path, after=0, limit=1_000_000)
     assert any("lines were left out: they came too fast" in line.text for line in lines)
+    assert "vital" in [line.text for line in lines]
     assert sum(f.stat().st_size for _, f in segments(logs_directory(tmp_path))) < 20 * 2**20
 
 
@@ -226,7 +235,7 @@ def test_a_line_that_its_readers_choke_on_does_not_stop_the_pump(tmp_path: Path)
 
     process = subprocess.Popen(["echo", "hello"], stdout=subprocess.PIPE)
     assert process.stdout is not None
-    pump = LogPump(process.stdout, LogStore(tmp_path), choke)
+    pump = LogPump(process.stdout, LogStore(tmp_path), choke, is_vital=lambda text: False)
     pump.start()
     pump.join(10)
     process.wait()

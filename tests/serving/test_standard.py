@@ -174,6 +174,7 @@ def test_mlflow_2_runs_in_gunicorn(tmp_path: Path, doubling_model: SavedModel) -
         "mlflow/__init__.py",
         "mlflow/pyfunc/scoring_server/wsgi.py",
         "gunicorn/__init__.py",
+        "gunicorn/ctl/__init__.py",
         "flask/__init__.py",
     )
     spec = make_spec("abcde", environment, doubling_model, backend=Backend.STANDARD)
@@ -183,7 +184,7 @@ def test_mlflow_2_runs_in_gunicorn(tmp_path: Path, doubling_model: SavedModel) -
     arguments = server.command(PORTS).arguments
 
     assert arguments[2:4] == ["gunicorn", "mlflow.pyfunc.scoring_server.wsgi:app"]
-    assert {"--bind=127.0.0.1:20001", "--threads=9"} < set(arguments)
+    assert {"--bind=127.0.0.1:20001", "--threads=9", "--no-control-socket"} < set(arguments)
 
 
 def test_an_environment_without_mlflow_is_refused(
