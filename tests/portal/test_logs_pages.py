@@ -147,7 +147,9 @@ def test_a_permalink_marks_its_line_among_fifty(reader: Client, replica: Replica
     shown = page(reader, f"replica={replica.public_id}&line=100")
 
     assert len(texts(shown)) == 51
-    marked = re.findall(r"data-marked>\s*<a class=\"log-number\" href=\"([^\"]*)\">100<", shown)
+    marked = re.findall(
+        r"data-marked>\s*<a class=\"log-number\" tabindex=\"-1\" href=\"([^\"]*)\">100<", shown
+    )
     assert marked == [f"?replica={replica.public_id}&amp;line=100"]
 
 

@@ -78,10 +78,6 @@ class LogSite:
         """The replica's log, to be written."""
         return LogStore(self.folder / "replicas" / replica_id)
 
-    def end(self, replica_id: str, exit_code: int) -> None:
-        """Let the rows say that the replica crashed and is not wanted again."""
-        self._run("-m", "tests.support.log_site", replica_id, str(exit_code))
-
     def _run(self, *arguments: str) -> str:
         done = subprocess.run(
             [sys.executable, *arguments],
@@ -117,19 +113,11 @@ def make_rows() -> list[str]:
 
 
 def main() -> None:
-    """Make the rows, or end the replica that the arguments name."""
+    """Make the rows and tell the replicas' ids."""
     import django
 
     django.setup()
-    from portal.endpoints.models import Replica
-
-    if len(sys.argv) == 3:
-        replica_id, exit_code = sys.argv[1:]
-        Replica.objects.filter(public_id=replica_id).update(
-            state="CRASHED", is_wanted=False, exit_code=int(exit_code)
-        )
-    else:
-        sys.stdout.write(json.dumps(make_rows()) + "\n")
+    sys.stdout.write(json.dumps(make_rows()) + "\n")
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ export class Live {
       this.follow.tell();
       return;
     }
-    const { fresh, gone } = this.store.append(lines, {});
+    const { fresh, gone } = this.store.append(lines);
     const count = this.view.appended(fresh, gone);
     this.follow.stick();
     this.follow.came(count);

@@ -90,7 +90,7 @@ export class Loader {
     if (!page) return;
     this.store.hasNewer = page.has_newer;
     this.store.unread = page.behind;
-    const { fresh, gone } = this.store.append(page.lines, {});
+    const { fresh, gone } = this.store.append(page.lines);
     this.view.appended(fresh, gone);
     this.onDraw();
     this.follow.tell();

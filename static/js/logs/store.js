@@ -44,11 +44,10 @@ export class Store {
     this.lookedTo = page.looked_to;
   }
 
-  // Lines at the end, each once; gives those that are new, and how many older ones had to go.
-  append(lines, last) {
+  // Lines at the end, each once; gives those that are new, and the older ones that had to go.
+  append(lines) {
     const fresh = lines.filter((line) => line.n > (this.last[line.k] ?? 0));
     for (const line of fresh) this.last[line.k] = line.n;
-    Object.assign(this.last, last);
     this.lines.push(...fresh);
     let gone = [];
     if (this.lines.length > CAP) {
@@ -59,7 +58,7 @@ export class Store {
     return { fresh, gone };
   }
 
-  // Older lines at the start; gives how many newer ones had to go.
+  // Older lines at the start; gives the newer ones that had to go.
   prepend(page) {
     this.lines.unshift(...page.lines);
     this.first = parseCursor(page.first);
