@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import os
+import subprocess
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from portal.accounts.models import User
+from portal.registry import snippets
 from portal.registry.models import ModelVersion, ModelVersionTag, RegisteredModelTag
 from portal.registry.signatures import SignatureRow, signature_rows
 from portal.registry.states import ExpressState
@@ -322,6 +326,32 @@ def test_a_version_names_the_endpoints_that_the_user_may_see(page: Client, user:
 
     assert text.count(f'href="{reverse("endpoint", args=["mine"])}"') == 1
     assert "theirs" not in text
+
+
+# ---------------------------------------------------------------- snippets
+
+
+@pytest.mark.parametrize(
+    "code", [snippets.register_first_model(), snippets.register_with_environment("main.default.m")]
+)
+def test_the_python_that_is_shown_can_be_read_by_python(code: str) -> None:
+    ast.parse(code)
+
+
+def test_the_shell_lines_take_the_token_from_the_environment() -> None:
+    lines = snippets.client_environment("http://shoal.example:8000")
+    shown = subprocess.run(
+        ["bash", "-euc", f"{lines}\nenv"],
+        env={"PATH": os.environ["PATH"], "SHOAL_TOKEN": "shoal-x"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+
+    assert "DATABRICKS_HOST=http://shoal.example:8000" in shown
+    assert "DATABRICKS_TOKEN=shoal-x" in shown
+    assert "DATABRICKS_ENV_VERSION=5" in shown
+    assert "DATABRICKS_ACCELERATOR=GPU" in shown
 
 
 # ---------------------------------------------------------------- signatures
