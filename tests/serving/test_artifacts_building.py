@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from serving.artifacts import (
 )
 from serving.errors import ArtifactError
 from serving.spec import PythonEnvironment
+from tests.support.archives import wheel
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 REQUIREMENTS = "--no-index\n--find-links code\nmlflow\nnumpy\n"
@@ -26,19 +26,6 @@ REQUIREMENTS = "--no-index\n--find-links code\nmlflow\nnumpy\n"
 
 def silent(_: str) -> None:
     """Progress that nobody wants."""
-
-
-def wheel(folder: Path, name: str, files: dict[str, str]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    info = f"{name}-1.0.dist-info"
-    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as out:
-        for path, content in files.items():
-            out.writestr(path, content)
-        out.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        out.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        out.writestr(f"{info}/RECORD", "")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import zipfile
 from pathlib import Path
 
 from tests.support.model_environment import make_environment
@@ -61,3 +62,17 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfil
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, target
     return info
+
+
+def wheel(folder: Path, name: str, files: dict[str, str]) -> None:
+    """A wheel of pure Python, without dependencies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    info = f"{name}-1.0.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as out:
+        for path, content in files.items():
+            out.writestr(path, content)
+        out.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        out.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        out.writestr(f"{info}/RECORD", "")
