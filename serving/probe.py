@@ -41,6 +41,7 @@ def smoke_test(
     signature: Mapping[str, Any] | None,
     body: Mapping[str, Any],
     timeout_s: float,
+    max_batch_size: int | None = None,
 ) -> SmokeResult:
     """Send a serving request to a replica and read its answer.
 
@@ -50,6 +51,7 @@ def smoke_test(
         signature: MLflow's `ModelSignature.to_dict()`, None without a signature.
         body: A serving request, such as `{"inputs": [[1, 2]]}`.
         timeout_s: For the whole.
+        max_batch_size: Most rows that Triton takes at once; None: the request's own.
 
     Raises:
         InvalidInput: The body does not fit the signature.
@@ -61,7 +63,8 @@ def smoke_test(
     if backend is Backend.STANDARD:
         return _probe_standard(address, raw, timeout_s)
     rows = _count_rows(signature, raw)
-    codec = EntityCodec(signature, max_batch_size=max(rows, SMALLEST_BATCH), timeout_s=timeout_s)
+    largest = max_batch_size or max(rows, SMALLEST_BATCH)
+    codec = EntityCodec(signature, max_batch_size=largest, timeout_s=timeout_s)
     decoded = codec.decode(raw)
     started = time.monotonic()
     outputs = [

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 
 from django.db.models import Prefetch, QuerySet
 from django.utils import timezone
-from serving.triton.evidence import is_triton_active
 
 from portal.endpoints import runtime
 from portal.endpoints.models import (
@@ -41,6 +40,7 @@ from portal.endpoints.states import (
 from portal.ui.tones import Chip, Tone
 from serving.eligibility import ReasonCode
 from serving.spec import Backend, EvidenceKind, ReplicaStatus
+from serving.triton.evidence import is_triton_active
 
 FRESH_FOR = timedelta(seconds=12)
 """The reconciler refreshes each row every 5 s; older than this, the replica itself is asked."""
@@ -153,6 +153,8 @@ def endpoint_chips(endpoint: Endpoint) -> tuple[Chip, Chip | None]:
 
 
 def _ready_chip(endpoint: Endpoint, update: ConfigUpdate) -> Chip:
+    if endpoint.is_stopped and update == ConfigUpdate.IN_PROGRESS:
+        return Chip(Ready.NOT_READY.label, Tone.BUSY, "It is being started.")
     if endpoint.is_stopped:
         return Chip("Stopped", Tone.IDLE, "It was stopped; start it to query it.")
     if endpoint.ready == Ready.READY:
@@ -181,11 +183,11 @@ def triton_view(entity: ServedEntity) -> TritonView:
     """Whether Triton serves the entity, why or why not, and what proves it."""
     decision = latest_decision(entity)
     endpoint = entity.config.endpoint
+    if endpoint.active_config_id != entity.config_id:
+        return _of_pending(entity, decision)
     if endpoint.is_stopped:
         return _view(TritonStatus.STOPPED, "STOPPED", "The endpoint is stopped.")
-    if endpoint.active_config_id == entity.config_id:
-        return _of_active(entity, decision, endpoint)
-    return _of_pending(entity, decision)
+    return _of_active(entity, decision, endpoint)
 
 
 def _of_pending(entity: ServedEntity, decision: BackendDecision | None) -> TritonView:

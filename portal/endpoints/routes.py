@@ -6,11 +6,17 @@ from functools import partial
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Prefetch
 
 from portal import bus
 from portal.endpoints.batching import max_in_flight
 from portal.endpoints.models import BackendDecision, Endpoint, Replica, ServedEntity
-from portal.endpoints.states import PERMISSION_RANK, PermissionLevel, ReplicaState
+from portal.endpoints.states import (
+    PERMISSION_RANK,
+    ConfigUpdate,
+    PermissionLevel,
+    ReplicaState,
+)
 from serving.spec import Backend, Batching, Route, RouteEntity, RouteReplica
 
 
@@ -26,7 +32,14 @@ def withdraw(name: str) -> None:
 
 def all_routes() -> dict[str, Route]:
     """Every existing endpoint's route, by name."""
-    found = Endpoint.objects.existing().select_related("active_config", "pending_config")
+    entities = ServedEntity.objects.select_related("model_version").prefetch_related(
+        "decisions", "replicas"
+    )
+    found = (
+        Endpoint.objects.existing()
+        .select_related("active_config")
+        .prefetch_related("permissions", Prefetch("active_config__entities", entities))
+    )
     return {endpoint.name: build_route(endpoint) for endpoint in found}
 
 
@@ -39,9 +52,8 @@ def _publish(pk: int) -> None:
 def build_route(endpoint: Endpoint) -> Route:
     """The endpoint's active config with the replicas that take requests."""
     config = None if endpoint.is_stopped else endpoint.active_config
-    entities = (
-        config.entities.select_related("model_version").order_by("position") if config else ()
-    )
+    entities = config.entities.all() if config else ()
+    is_updating = endpoint.config_update == ConfigUpdate.IN_PROGRESS
     levels: dict[str, str] = {str(endpoint.creator_id): PermissionLevel.CAN_MANAGE.value}
     groups: dict[str, str] = {}
     for permission in endpoint.permissions.all():
@@ -56,7 +68,7 @@ def build_route(endpoint: Endpoint) -> Route:
         endpoint_id=endpoint.public_id,
         endpoint_name=endpoint.name,
         message=_message(endpoint),
-        is_stopped=endpoint.is_stopped,
+        is_stopped=endpoint.is_stopped and not is_updating,
         request_timeout_s=float(settings.REQUEST_TIMEOUT_S),
         entities=tuple(_entity(entity) for entity in entities),
         user_levels=levels,
@@ -65,13 +77,13 @@ def build_route(endpoint: Endpoint) -> Route:
 
 
 def _message(endpoint: Endpoint) -> str:
+    if endpoint.active_config_id is not None and not endpoint.is_stopped:
+        return f"Endpoint “{endpoint.name}” has no ready replica now; it is recovering."
+    if endpoint.config_update == ConfigUpdate.IN_PROGRESS:
+        return f"Endpoint “{endpoint.name}” is being deployed and is not ready yet."
     if endpoint.is_stopped:
         return f"Endpoint “{endpoint.name}” is stopped. Start it to query it."
-    if endpoint.active_config_id is None:
-        if endpoint.config_update == "IN_PROGRESS":
-            return f"Endpoint “{endpoint.name}” is being deployed and is not ready yet."
-        return f"Endpoint “{endpoint.name}” is not ready: its deployment did not succeed."
-    return f"Endpoint “{endpoint.name}” has no ready replica now; it is recovering."
+    return f"Endpoint “{endpoint.name}” is not ready: its deployment did not succeed."
 
 
 def _entity(entity: ServedEntity) -> RouteEntity:

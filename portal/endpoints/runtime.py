@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
 from django.conf import settings
-from serving.devices import find_devices
-from serving.runtime.processes import ProcessRuntime
 
 from portal.endpoints.batching import max_in_flight
 from portal.endpoints.models import Replica
 from portal.endpoints.routes import batching_of
+from serving.devices import find_devices
 from serving.runtime import Runtime
 from serving.runtime import last_line_number as _last_line_number
 from serving.runtime import read_logs as _read_logs
+from serving.runtime.processes import ProcessRuntime
 from serving.spec import (
     Backend,
     Device,
@@ -38,8 +39,16 @@ def runtime() -> Runtime:
     return ProcessRuntime(Path(settings.REPLICAS_DIR), settings.REDIS_URL)
 
 
-def device_for(workload_type: str, *, position: int = 0) -> Device:
-    """The device that the `position`-th replica on this workload type gets here."""
+def device_for(workload_type: str, *, taken: Iterable[str] = ()) -> Device:
+    """The device that a new replica on this workload type gets here: the least taken GPUs.
+
+    Args:
+        workload_type: A key of `WORKLOAD_TYPES`.
+        taken: Labels of the devices that other replicas compute on.
+
+    Raises:
+        LaunchError: GPUs are asked for by the settings, and there is none.
+    """
     kind = WORKLOAD_TYPES[workload_type]
     if not kind.is_gpu:
         return Device(kind=DeviceKind.CPU)
@@ -47,13 +56,9 @@ def device_for(workload_type: str, *, position: int = 0) -> Device:
     indices = sorted({index for device in found for index in device.indices})
     if not indices:
         return Device(kind=DeviceKind.CPU_EMULATION)
-    start = position * kind.gpus
-    return Device(
-        kind=DeviceKind.CUDA,
-        indices=tuple(
-            indices[(start + n) % len(indices)] for n in range(min(kind.gpus, len(indices)))
-        ),
-    )
+    load = Counter(index for label in taken for index in device_from_label(label).indices)
+    least = sorted(indices, key=lambda index: (load[index], index))[: kind.gpus]
+    return Device(kind=DeviceKind.CUDA, indices=tuple(sorted(least)))
 
 
 def device_label(device: Device) -> str:

@@ -406,7 +406,6 @@ def test_a_stopped_endpoint_starts_as_a_new_config_with_the_same_properties() ->
     services.start_endpoint(endpoint.creator, endpoint)
 
     endpoint.refresh_from_db()
-    assert not endpoint.is_stopped
     served = pending(endpoint)
     assert (served.config.version, served.environment_vars) == (2, {"A": "1"})
     assert served.throughput_optimized

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 from django.db import transaction
 from django.utils import timezone
-from serving.probe import smoke_test
 
 from portal.endpoints.deployment.decide import fall_back
 from portal.endpoints.deployment.outcomes import (
@@ -20,11 +19,12 @@ from portal.endpoints.deployment.outcomes import (
 from portal.endpoints.deployment.replicas import excerpt, retire, wanted_replicas
 from portal.endpoints.deployment.start import decisions_of
 from portal.endpoints.models import BackendDecision, Deployment, Endpoint, Replica
-from portal.endpoints.routes import publish
+from portal.endpoints.routes import batching_of, publish
 from portal.endpoints.services.moves import move_entity, move_ready, record
 from portal.endpoints.states import DeploymentState, EntityState, Ready, StepName
 from serving.eligibility import ReasonCode
 from serving.errors import ModelRaised, NotBatchable, ServingError
+from serving.probe import smoke_test
 from serving.spec import Backend
 
 SMOKE_TIMEOUT_S = 30.0
@@ -50,6 +50,7 @@ def smoke(deployment: Deployment) -> Outcome:
                 signature=version.signature,
                 body=version.input_example,
                 timeout_s=SMOKE_TIMEOUT_S,
+                max_batch_size=batching_of(decision).max_batch_size,
             )
         except ServingError as exc:
             outcome = _judge(decision, replica, exc)
@@ -108,7 +109,8 @@ def switch(deployment: Deployment) -> Outcome:
         return Waiting(message="The deployment has ended.")
     if endpoint.active_config_id != config.pk:
         endpoint.active_config, endpoint.pending_config = config, None
-        endpoint.save(update_fields=["active_config", "pending_config", "updated_at"])
+        endpoint.is_stopped = False
+        endpoint.save(update_fields=["active_config", "pending_config", "is_stopped", "updated_at"])
     for entity in config.entities.all():
         move_entity(entity, EntityState.DEPLOYMENT_READY)
     move_ready(endpoint, Ready.READY)

@@ -146,7 +146,7 @@ def mend(endpoint: Endpoint, alive: set[str]) -> None:
         missing = wanted_count(entity) - len(found)
         if missing > 0 and _may_try(entity):
             for _ in range(missing):
-                found.append(add_replica(decision.deployment, decision, position=len(found)))
+                found.append(add_replica(decision.deployment, decision))
         for replica in found[: wanted_count(entity)]:
             launch(replica, alive=alive)
 

@@ -48,9 +48,10 @@ def wanted_replicas(deployment: Deployment, entity: ServedEntity) -> list[Replic
     )
 
 
-def add_replica(deployment: Deployment, decision: BackendDecision, *, position: int) -> Replica:
+def add_replica(deployment: Deployment, decision: BackendDecision) -> Replica:
     """Write a replica's row; `launch` starts it."""
-    device = runtime.device_for(decision.entity.workload_type, position=position)
+    taken = Replica.objects.filter(is_wanted=True).values_list("device", flat=True)
+    device = runtime.device_for(decision.entity.workload_type, taken=taken)
     return Replica.objects.create(
         public_id=_free_id(),
         entity=decision.entity,

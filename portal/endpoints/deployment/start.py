@@ -75,8 +75,8 @@ def launch_replicas(deployment: Deployment) -> Outcome:
         replicas = wanted_replicas(deployment, decision.entity)
         retire(replica for replica in replicas if replica.backend != decision.backend)
         fitting = [replica for replica in replicas if replica.backend == decision.backend]
-        for position in range(len(fitting), wanted_count(decision.entity)):
-            fitting.append(add_replica(deployment, decision, position=position))
+        while len(fitting) < wanted_count(decision.entity):
+            fitting.append(add_replica(deployment, decision))
         for replica in fitting:
             launch(replica, alive=alive)
         started += fitting

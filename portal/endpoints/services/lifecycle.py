@@ -113,16 +113,18 @@ def stop_endpoint(user: User, endpoint: Endpoint) -> None:
 def start_endpoint(user: User, endpoint: Endpoint) -> Deployment:
     """Deploy a stopped endpoint again, as a new config version with the same properties.
 
+    It counts as stopped until the new config takes the traffic, so that nothing launches the old.
+
     Raises:
         InvalidState: It is not stopped.
+        ResourceConflict: It is being started.
     """
     require(user, endpoint, PermissionLevel.CAN_MANAGE)
     check_creator(endpoint)
     if not endpoint.is_stopped or endpoint.active_config is None:
         raise InvalidState(f"Endpoint “{endpoint.name}” is not stopped.")
+    refuse_while_updating(endpoint)
     with one_update_at_a_time(endpoint), transaction.atomic():
-        endpoint.is_stopped = False
-        endpoint.save(update_fields=["is_stopped", "updated_at"])
         record(endpoint, "endpoint_started", f"{user} started the endpoint.", actor=user)
         config = add_config(user, endpoint, copy_entities(endpoint.active_config))
         return begin_deployment(user, endpoint, config)

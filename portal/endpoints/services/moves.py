@@ -35,6 +35,15 @@ if TYPE_CHECKING:
     from portal.accounts.models import User
 
 
+ENDINGS = {
+    DeploymentState.QUEUED: "is queued",
+    DeploymentState.RUNNING: "is running",
+    DeploymentState.SUCCEEDED: "succeeded",
+    DeploymentState.FAILED: "failed",
+    DeploymentState.CANCELED: "was canceled",
+}
+
+
 class IllegalTransition(Exception):
     """A state cannot follow the one that is there: a fault of the caller, never of the data."""
 
@@ -107,11 +116,11 @@ def move_deployment(
         deployment.state, deployment.message = to, reason
         for name, value in times.items():
             setattr(deployment, name, value)
-        config = deployment.config.version
+        words = f"The deployment of config version {deployment.config.version} {ENDINGS[to]}."
         record(
             deployment.endpoint,
             f"deployment_{to.lower()}",
-            f"The deployment of config version {config} is {to.label.lower()}. {reason}".strip(),
+            f"{words} {reason}".strip(),
             actor=actor,
             deployment=deployment,
         )
