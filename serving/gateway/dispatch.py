@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from serving.errors import Overloaded, ReplicaUnavailable, ServingError
@@ -66,7 +66,6 @@ class Call:
     invocation: list[bytes] | None = None
     breaks: int = 0
     failing_since: float | None = None
-    lock: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARTS_AT_ONCE))
 
 
 class Dispatcher:
@@ -125,9 +124,10 @@ class Dispatcher:
         self, route: LiveRoute, entity: LiveEntity, call: Call, decoded: Decoded
     ) -> list[bytes]:
         """A few parts at a time, so that one large request leaves room for others."""
+        room = asyncio.Semaphore(PARTS_AT_ONCE)
 
         async def run(part: Part) -> bytes:
-            async with call.lock:
+            async with room:
                 return await self._infer_part(route, entity, call, part, decoded.params)
 
         tasks = [asyncio.create_task(run(part)) for part in decoded.parts]

@@ -313,6 +313,14 @@ def test_both_backends_give_the_same_answers(launcher: Launcher, picky: str, ser
         else:
             words = theirs.json()["message"].removeprefix("Failed to predict data ")
             assert words[-40:] == ours.json()["message"][-40:], (body, ours.text, theirs.text)
+    result = smoke_test(
+        address=standard,
+        backend=Backend.STANDARD,
+        signature=launcher.models["picky"].signature,
+        body=bodies[0],
+        timeout_s=20,
+    )
+    assert (result.rows_in, result.rows_out) == (2, 2)
 
 
 def test_a_date_that_is_none_is_mlflow_s_400(launcher: Launcher, serve: Any) -> None:

@@ -51,7 +51,7 @@ def model_gets(specs: list[Any], body: dict[str, Any]) -> Any:
     local = LocalModel(stub_model(Schema(specs)), signature(*specs), max_batch_size=10_000)
     items = local.read(local.codec.decode(json.dumps(body).encode()))
     assert len(items) == 1
-    return items[0].data
+    return items[0].take()
 
 
 def assert_same(ours: Any, theirs: Any) -> None:

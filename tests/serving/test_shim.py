@@ -127,10 +127,33 @@ def test_where_every_request_fails_the_work_is_bounded() -> None:
 def test_another_number_of_rows_is_an_error(returned: Any) -> None:
     model = local(lambda data, params: returned, TENSOR)
 
-    answers = batch(model, {"inputs": [[1, 2]]}, {"inputs": [[1, 2]]})
+    answers = batch(model, {"inputs": [[1, 2], [3, 4]]}, {"inputs": [[1, 2], [3, 4]]})
 
     messages = [load_shim().message_of(answer) for answer in answers]
     assert all("for 2 inputs; it cannot be batched" in message for message in messages)
+
+
+def test_a_request_whose_rows_the_model_drops_fails_alone() -> None:
+    model = local(lambda data, params: data[data[:, 0] > 0], TENSOR)
+
+    answers = batch(model, *({"inputs": [[n, 1]]} for n in (1, 2, -3, 4)))
+
+    assert isinstance(answers[2], load_shim().RowMismatch)
+    assert answers[:2] + answers[3:] == [[[1.0, 1.0]], [[2.0, 1.0]], [[4.0, 1.0]]]
+
+
+def test_what_a_failed_call_did_to_its_input_is_not_seen_again() -> None:
+    def predict(data: Any, params: Any) -> Any:
+        answers = [row.pop("a") for row in data]
+        if "bad" in answers:
+            raise ValueError("bad")
+        return answers
+
+    answers = batch(local(predict), *({"inputs": [{"a": word}]} for word in ("x", "bad", "y")))
+
+    assert answers[0] == ["x"]
+    assert isinstance(answers[1], ValueError)
+    assert answers[2] == ["y"]
 
 
 def test_the_model_may_write_to_its_input() -> None:

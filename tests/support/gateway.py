@@ -203,6 +203,7 @@ class StandInReplica:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # head and body in one packet, else the second waits for 40 ms
 
             def do_POST(self) -> None:
                 replica.serve(self)

@@ -87,14 +87,19 @@ class Item:
     `key` is None where the request must be run alone; its answer then need not have its rows.
     """
 
-    __slots__ = ("data", "key", "params", "position", "rows")
+    __slots__ = ("_data", "_make", "key", "params", "position", "rows")
 
-    def __init__(self, position, params, data, rows, key):
+    def __init__(self, position, params, make, describe):
         self.position = position
         self.params = params
-        self.data = data
-        self.rows = rows
-        self.key = key
+        self._make = make
+        self._data = make()
+        self.rows, self.key = describe(self._data)
+
+    def take(self):
+        """The model's input, new each time: a call that failed may have changed what it got."""
+        data, self._data = self._data, None
+        return self._make() if data is None else data
 
 
 def describe(data):
@@ -125,10 +130,10 @@ def _dtype_key(array):
 
 
 def join(parts):
-    """Inputs of the same key as one; a single one is handed on as it is."""
+    """Inputs of the same key as one, which the model may change."""
     first = parts[0]
     if len(parts) == 1:
-        return first
+        return _writable(first)
     if isinstance(first, np.ndarray):
         return np.concatenate(parts)
     if isinstance(first, list):
@@ -138,6 +143,13 @@ def join(parts):
     import pandas as pd
 
     return pd.concat(parts, ignore_index=True)
+
+
+def _writable(data):
+    """Triton's memory is read-only, and not the model's to keep: copied, when no join does it."""
+    if isinstance(data, dict):
+        return {name: _writable(value) for name, value in data.items()}
+    return data.copy() if isinstance(data, np.ndarray) and not data.flags.owndata else data
 
 
 class Reader:
@@ -157,41 +169,44 @@ class Reader:
 
     def read(self, position, arrays, params):
         """One `Item` of the arrays in the plan's order."""
-        if self.kind == "tensors":
-            return self._read_tensors(position, arrays, params)
-        if self.kind == "columns":
-            return self._read_columns(position, arrays, params)
-        body = unpack_json(arrays[0])
-        data = self._parse(body)
-        rows, key = describe(data) if self.is_joinable else (None, None)
-        if isinstance(data, dict) and self.has_nested_columns:
-            rows = key = None  # an array may be one row's value here, not a column
-        if key is not None:
-            key = (params, key)
-        return Item(position, params, data, rows, key)
 
-    def _read_tensors(self, position, arrays, params):
+        def describe_with_params(data):
+            rows, key = self._describe(data)
+            return rows, None if key is None else (params, key)
+
+        return Item(position, params, lambda: self._make(arrays), describe_with_params)
+
+    def _make(self, arrays):
+        if self.kind == "tensors":
+            return self._tensors(arrays)
+        if self.kind == "columns":
+            return self._columns(arrays)
+        return self._parse(unpack_json(arrays[0]))
+
+    def _describe(self, data):
+        is_nested = isinstance(data, dict) and self.has_nested_columns
+        if is_nested or not self.is_joinable:
+            return None, None  # an array may be one row's value here, not a column
+        return describe(data)
+
+    def _tensors(self, arrays):
         shaped = [
             array.reshape(array.shape[0]) if len(planned["shape"]) == 1 else array
             for planned, array in zip(self.inputs, arrays)
         ]
-        key = (params, tuple(a.shape[1:] for a in shaped))
-        # The view is Triton's memory: copied here once, so that the model may write or keep it.
-        copies = [np.array(a) for a in shaped]
         if self.inputs[0]["key"] is None:
-            return Item(position, params, copies[0], len(copies[0]), key)
-        data = {planned["key"]: a for planned, a in zip(self.inputs, copies)}
-        return Item(position, params, data, len(copies[0]), key)
+            return shaped[0]
+        return {planned["key"]: array for planned, array in zip(self.inputs, shaped)}
 
-    def _read_columns(self, position, arrays, params):
+    def _columns(self, arrays):
         import pandas as pd
 
-        data = {
-            planned["key"]: unpack_text(a) if planned["dtype"] == "str" else np.array(a[:, 0])
-            for planned, a in zip(self.inputs, arrays)
-        }
-        frame = pd.DataFrame(data)
-        return Item(position, params, frame, len(frame), (params, "columns"))
+        return pd.DataFrame(
+            {
+                planned["key"]: unpack_text(a) if planned["dtype"] == "str" else np.array(a[:, 0])
+                for planned, a in zip(self.inputs, arrays)
+            }
+        )
 
     def _parse(self, body):
         from mlflow.utils import proto_json_utils
@@ -232,9 +247,9 @@ class Runner:
         try:
             return self._call(items)
         except (Exception, SystemExit) as exc:  # noqa: BLE001 - a model may raise anything
-            if len(items) == 1 or isinstance(exc, RowMismatch):
+            if len(items) == 1:
                 _report(exc)
-                return {item.position: exc for item in items}
+                return {items[0].position: exc}
         # One bad request in 8 costs 2 or 3 batches of work this way instead of 8 calls. Where all
         # of them fail it would double the work, so beyond a limit each is run by itself.
         middle = len(items) // 2
@@ -255,7 +270,7 @@ class Runner:
         return self.bisections <= BISECTIONS_PER_SECOND
 
     def _call(self, items):
-        data = join([item.data for item in items])
+        data = join([item.take() for item in items])
         params = json.loads(items[0].params) if items[0].params else None
         kind, names, columns, found = take_apart(self.predict(data, params))
         if items[0].key is None:
@@ -308,7 +323,7 @@ class TritonPythonModel:
 
     def initialize(self, args):
         """Load the model that the parameter `spec` names."""
-        # The stub's Python ignores PYTHONUNBUFFERED: what the model prints would show at its end only.
+        # The stub's Python ignores PYTHONUNBUFFERED: else prints would show at its end only.
         sys.stdout.reconfigure(line_buffering=True)
         config = json.loads(args["model_config"])
         spec = json.loads(config["parameters"]["spec"]["string_value"])
