@@ -38,6 +38,7 @@ class LogPump(threading.Thread):
         *,
         is_vital: Callable[[str], bool],
         secrets: Sequence[str] = (),
+        allowance: Allowance | None = None,
     ) -> None:
         super().__init__(name="log-pump", daemon=True)
         self._output = output
@@ -46,7 +47,7 @@ class LogPump(threading.Thread):
         self._is_vital = is_vital
         self._secrets = tuple(secrets)
         self._splitter = LineSplitter()
-        self._allowance = Allowance()
+        self._allowance = allowance or Allowance()
         self._left_out = 0
         with contextlib.suppress(OSError):  # beyond the system's limit for one user
             fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, PIPE_BYTES)

@@ -46,7 +46,7 @@ _PENDING = re.compile(r"^nv_inference_pending_request_count\{[^}]*\} (\S+)", re.
 class TritonServer:
     """One tritonserver with one model in its Python backend."""
 
-    patience_s = 30.0
+    patience_s = 60.0
 
     def __init__(self, spec: ReplicaSpec, say: Say) -> None:
         self._spec = spec

@@ -42,6 +42,7 @@ def pump(directory: Path, code: str, *, secrets: tuple[str, ...] = ()) -> list[L
         lambda lines: None,
         is_vital=lambda text: text == "vital",
         secrets=secrets,
+        allowance=Allowance(bytes_per_s=0, burst_bytes=10 * 2**20),
     )
     pump.start()
     assert process.wait(30) == 0

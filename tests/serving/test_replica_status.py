@@ -90,7 +90,7 @@ def test_it_beats_and_expires(publisher: StatusPublisher, own_valkey: Valkey) ->
         status = published(own_valkey)
         return status is not None and status.beat_at > first.beat_at
 
-    wait_for(has_beaten, timeout_s=5)
+    wait_for(has_beaten, timeout_s=20)
     with redis.Redis.from_url(own_valkey.url) as client:
         assert 0 < int(str(client.ttl(bus.replica_status_key("abcde")))) <= bus.REPLICA_STATUS_TTL_S
 
@@ -105,14 +105,14 @@ def test_redis_may_come_late_and_go_and_come_back(
     assert publisher.flush(3.0)  # it was tried, and given up
 
     own_valkey.start()
-    wait_for(lambda: state_of(own_valkey) is ReplicaState.STARTING, timeout_s=6)
+    wait_for(lambda: state_of(own_valkey) is ReplicaState.STARTING, timeout_s=20)
     own_valkey.kill()
     publisher.publish(READY)
     written = read_status(tmp_path)
     assert written is not None
     assert written.state is ReplicaState.READY
     own_valkey.start()
-    wait_for(lambda: state_of(own_valkey) is ReplicaState.READY, timeout_s=6)
+    wait_for(lambda: state_of(own_valkey) is ReplicaState.READY, timeout_s=20)
 
 
 def test_a_broken_status_file_counts_as_none(tmp_path: Path) -> None:

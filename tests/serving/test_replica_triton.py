@@ -180,7 +180,7 @@ def test_redis_may_come_late_and_go(
         file.write_text("{}")  # so that only Redis can tell
         return runtime.status("abcde") is not None
 
-    wait_for(is_told, timeout_s=10)
+    wait_for(is_told, timeout_s=30)
     file.write_text(kept)
     valkey.kill()
 
@@ -228,7 +228,7 @@ def test_it_drains_and_stops_though_a_connection_stays_open(
     tmp_path: Path,
 ) -> None:
     # The open connection alone would hold Triton for this long.
-    runtime.launch(make_spec("drain", model_environment, doubling_model, drain_deadline_s=40.0))
+    runtime.launch(make_spec("drain", model_environment, doubling_model, drain_deadline_s=90.0))
     ready = wait_for_state(runtime, "drain", ReplicaState.READY)
     idle = http.client.HTTPConnection(ready.address or "")
     idle.request("GET", "/v2/health/ready")
@@ -248,7 +248,7 @@ def test_it_drains_and_stops_though_a_connection_stays_open(
 
     assert draining.address == ready.address
     assert answers == [200]
-    assert time.monotonic() - started < 25
+    assert time.monotonic() - started < 60
     assert (stopped.address, stopped.server_pid, stopped.evidence) == (None, None, ())
     wait_for(lambda: runtime.running() == [])
     assert not is_triton_active(stopped)
@@ -266,19 +266,19 @@ def test_a_killed_supervisor_takes_its_server_along(
     runtime.launch(spec)
     ready = wait_for_state(runtime, "gone1", ReplicaState.READY)
     assert ready.server_pid is not None
-    last = read_logs(tmp_path / "replicas" / "gone1")[-1].number
 
     os.kill(ready.supervisor_pid, signal.SIGKILL)
 
-    wait_for(lambda: processes.is_dead(ready.server_pid or 0), timeout_s=5)
+    wait_for(lambda: processes.is_dead(ready.server_pid or 0), timeout_s=20)
     gone = runtime.status("gone1")
     assert gone is not None
     assert (gone.state, gone.address) == (ReplicaState.CRASHED, None)
     assert runtime.running() == []
     runtime.launch(spec)
     wait_for_state(runtime, "gone1", ReplicaState.STARTING)
-    lines = read_logs(tmp_path / "replicas" / "gone1", after=last)
-    assert lines[0].number == last + 1
+    lines = read_logs(tmp_path / "replicas" / "gone1", after=0, limit=10_000)
+    assert [line.number for line in lines] == list(range(1, len(lines) + 1))
+    assert sum(line.text.startswith("Replica gone1 of") for line in lines) == 2
     runtime.remove("gone1")
     assert not (tmp_path / "replicas" / "gone1").exists()
     assert runtime.status("gone1") is None

@@ -100,7 +100,7 @@ def make_spec(
     return ReplicaSpec(**values | changes)
 
 
-def wait_for(condition: Callable[[], bool], *, timeout_s: float = 60.0) -> None:
+def wait_for(condition: Callable[[], bool], *, timeout_s: float = 150.0) -> None:
     """Wait until `condition` holds."""
     deadline = time.monotonic() + timeout_s
     while not condition():
