@@ -29,7 +29,7 @@ def test_from_logging_in_to_deleting(stack: Stack, tab: Tab) -> None:
     # Without it the form has no checkbox, and says why.
     page.goto(f"{stack.url}/models/{MODEL}/versions/1/")
     expect(page.get_by_role("heading", name="Express deployment")).to_be_visible()
-    page.get_by_role("link", name="Serve this version").click()
+    page.get_by_role("link", name="Serve this version").first.click()
     expect(page.get_by_label("Version")).to_have_value("1")
     page.get_by_label("Compute type").select_option("GPU_SMALL")
     checkbox = page.get_by_role("checkbox", name="Throughput optimized")
@@ -89,8 +89,9 @@ def test_from_logging_in_to_deleting(stack: Stack, tab: Tab) -> None:
     expect(page.locator("#changes")).to_contain_text("Throughput optimized")
     page.get_by_role("button", name="Save and deploy").click()
     page.wait_for_url(f"{stack.url}/endpoints/walked/")
-    expect(page.get_by_text("Standard backend", exact=True)).to_be_visible(timeout=DEPLOY_MS)
-    expect(page.get_by_text("Triton active", exact=True)).to_have_count(0)
+    expect(page.get_by_text("Triton active", exact=True)).to_have_count(0, timeout=DEPLOY_MS)
+    expect(page.get_by_role("heading", name="Active configuration")).to_be_visible()
+    expect(page.get_by_text("Standard backend", exact=True)).to_be_visible()
 
     # Delete, by its name.
     page.get_by_label("More actions").click()
