@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from threading import Thread
 
 import orjson
 
@@ -28,6 +29,7 @@ from serving.gateway.http import ClientGone, Cut, Head, Watch, read_body, read_h
 from serving.gateway.replies import TIMED_OUT
 from serving.gateway.routing import LEVELS, Limits, LiveRoute
 from serving.gateway.state import GatewayState
+from serving.protocol.mlflow_parser import import_mlflow
 from serving.spec import Principal
 
 log = logging.getLogger(__name__)
@@ -84,6 +86,7 @@ class Gateway:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 await self._state.start()
+                Thread(target=import_mlflow, name="import-mlflow", daemon=True).start()
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self._state.stop()

@@ -1,6 +1,7 @@
 """MLflow's own parsing and schema enforcement, for what the fast paths do not take.
 
-Slow (milliseconds), and MLflow is imported at the first use (a second or two): call it in a thread.
+Slow (milliseconds): call it in a thread. MLflow takes seconds to import; `import_mlflow` does so
+ahead of the first use.
 """
 
 from __future__ import annotations
@@ -19,6 +20,13 @@ from serving.protocol.tensors import is_lossless
 MAX_MESSAGE_LENGTH = 4000
 
 _import_lock = threading.Lock()
+
+
+def import_mlflow() -> None:
+    """Import what `parse_and_enforce` needs now, so that no request waits for it."""
+    with _import_lock:
+        import mlflow.models.utils
+        import mlflow.utils.proto_json_utils  # noqa: F401 - imported for its own sake
 
 
 def parse_and_enforce(signature: Mapping[str, Any], plan: InputPlan, field: str, value: Any) -> Any:
