@@ -1,30 +1,22 @@
-"""The create and edit form through Django's client: the checkbox, the errors, the diff."""
+"""The create form through Django's client: the checkbox, the errors, the summary."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from django.test import Client
 
 from portal.endpoints.models import Endpoint
-from portal.endpoints.states import ConfigUpdate
 from portal.previews.services import set_enabled
 from portal.registry.models import ModelVersion
+from tests.support.endpoint_form import CHECKBOX, browser, form, page_of, with_fields
 from tests.support.factories import (
     Cast,
-    DeploymentFactory,
-    EndpointConfigFactory,
     ModelAliasFactory,
     ModelVersionFactory,
-    Person,
     live_endpoint,
     make_cast,
 )
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
-
-CHECKBOX = 'name="entity-0-throughput_optimized"'
 
 
 @pytest.fixture
@@ -38,41 +30,6 @@ def cast() -> Cast:
 def version() -> ModelVersion:
     found: ModelVersion = ModelVersionFactory(staged=True, model__name="main.vision.detector")
     return found
-
-
-def browser(person: Person) -> Client:
-    client = Client()
-    client.force_login(person.user)
-    return client
-
-
-def form(action: str = "save") -> dict[str, Any]:
-    """What a browser sends for one served entity."""
-    return {
-        "action": action,
-        "key": "k1",
-        "name": "detector",
-        "entity-0-model": "main.vision.detector",
-        "entity-0-version": "1",
-        "entity-0-workload_type": "GPU_SMALL",
-        "entity-0-scale_out": "Small",
-        "entity-0-min_concurrency": "4",
-        "entity-0-max_concurrency": "4",
-        "entity-0-name": "",
-    }
-
-
-def with_fields(*more: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """`form()` with fields of which the names are no Python names."""
-    sent = form()
-    for some in (*more, fields):
-        sent |= some
-    return sent
-
-
-def page_of(answer: Any) -> str:
-    text: str = answer.content.decode()
-    return text
 
 
 # ---------------------------------------------------------------- the checkbox
@@ -400,130 +357,3 @@ def test_the_summary_says_what_will_run_and_the_same_as_an_api_call(
     assert "POST /api/2.0/serving-endpoints" in page
     assert "&quot;throughput_optimized&quot;: true" in page
     assert "$DATABRICKS_TOKEN" in page
-
-
-# ---------------------------------------------------------------- editing
-
-
-@pytest.fixture
-def endpoint(cast: Cast, version: ModelVersion) -> Endpoint:
-    return cast.share(
-        live_endpoint(endpoint_name="detector", model_version=version, name="current")
-    )
-
-
-def edited(**fields: Any) -> dict[str, Any]:
-    return with_fields(
-        **{
-            "entity-0-was_named": "current",
-            "entity-0-name": "current",
-            "entity-0-throughput_optimized": "on",
-        }
-        | fields
-    )
-
-
-def without_checkbox(**fields: Any) -> dict[str, Any]:
-    sent = edited(**fields)
-    del sent["entity-0-throughput_optimized"]
-    return sent
-
-
-def test_edit_is_filled_with_what_is_there(cast: Cast, endpoint: Endpoint) -> None:
-    page = page_of(browser(cast.manager).get("/endpoints/detector/edit/"))
-
-    assert '<option value="GPU_SMALL" selected>' in page
-    assert f"{CHECKBOX} checked" in page
-    assert "Takes effect with the next deployment" in page
-    assert "Save and deploy" in page
-    assert "Nothing yet." in page
-
-
-def test_edit_shows_what_changes(cast: Cast, endpoint: Endpoint) -> None:
-    fields = without_checkbox(**{"entity-0-scale_out": "Medium", "description": "New"})
-
-    page = page_of(browser(cast.manager).post("/endpoints/detector/edit/summary/", fields))
-
-    changes = page.split('id="changes"')[1]
-    for old, new in (("on", "off"), ("Small", "Medium")):
-        assert f'<del class="break">{old}</del> <ins class="break">{new}</ins>' in changes
-    assert '<ins class="break">New</ins>' in changes
-    assert "PUT /api/2.0/serving-endpoints/detector/config" in page
-
-
-def test_save_makes_a_new_config_and_deploys_it(cast: Cast, endpoint: Endpoint) -> None:
-    answer = browser(cast.manager).post("/endpoints/detector/edit/", without_checkbox())
-
-    assert answer["Location"] == "/endpoints/detector/"
-    endpoint.refresh_from_db()
-    assert endpoint.config_update == ConfigUpdate.IN_PROGRESS
-    assert endpoint.pending_config is not None
-    assert endpoint.pending_config.version == 2
-    assert not endpoint.pending_config.entities.get().throughput_optimized
-    assert endpoint.active_config is not None
-    assert endpoint.active_config.entities.get().throughput_optimized
-
-
-def test_description_and_tags_need_no_deployment(cast: Cast, endpoint: Endpoint) -> None:
-    fields = edited(**{"description": "Finds cars", "tag-0-name": "team", "tag-0-value": "cv"})
-
-    browser(cast.manager).post("/endpoints/detector/edit/", fields)
-
-    endpoint.refresh_from_db()
-    assert endpoint.description == "Finds cars"
-    assert [str(tag) for tag in endpoint.tags.all()] == ["team=cv"]
-    assert endpoint.config_update == ConfigUpdate.NOT_UPDATING
-
-
-def test_edit_keeps_batching_that_an_api_call_set(cast: Cast, endpoint: Endpoint) -> None:
-    assert endpoint.active_config is not None
-    endpoint.active_config.entities.update(batching={"max_queue_size": 512})
-
-    browser(cast.manager).post(
-        "/endpoints/detector/edit/", edited(**{"entity-0-max_batch_size": "8"})
-    )
-
-    endpoint.refresh_from_db()
-    assert endpoint.pending_config is not None
-    assert endpoint.pending_config.entities.get().batching == {
-        "max_queue_size": 512,
-        "max_batch_size": 8,
-    }
-
-
-def test_the_name_cannot_be_changed(cast: Cast, endpoint: Endpoint) -> None:
-    browser(cast.manager).post("/endpoints/detector/edit/", edited(**{"name": "other"}))
-
-    assert Endpoint.objects.get().name == "detector"
-
-
-def test_while_an_update_runs_edit_says_so_and_saving_is_refused_with_the_reason(
-    cast: Cast, endpoint: Endpoint
-) -> None:
-    DeploymentFactory(config=EndpointConfigFactory(endpoint=endpoint, version=2), running=True)
-    Endpoint.objects.update(config_update=ConfigUpdate.IN_PROGRESS)
-    client = browser(cast.manager)
-
-    opened = page_of(client.get("/endpoints/detector/edit/"))
-    saved = client.post("/endpoints/detector/edit/", without_checkbox())
-
-    assert "Only one update runs at a time" in opened
-    assert "Cancel update" in opened
-    assert saved.status_code == 400
-    assert "is being updated" in page_of(saved)
-
-
-def test_the_switch_goes_off_by_itself_where_the_rules_stopped_passing(
-    cast: Cast, endpoint: Endpoint
-) -> None:
-    set_enabled("throughput_optimized", False, cast.admin.user)
-    client = browser(cast.manager)
-
-    opened = page_of(client.get("/endpoints/detector/edit/"))
-    client.post("/endpoints/detector/edit/", without_checkbox())
-
-    assert CHECKBOX not in opened
-    assert '<del class="break">on</del> <ins class="break">off</ins>' in opened
-    endpoint.refresh_from_db()
-    assert endpoint.pending_config is not None
-    assert not endpoint.pending_config.entities.get().throughput_optimized
