@@ -81,12 +81,13 @@ class Life:
         """Whether its last lines complain of a port."""
         return any("already in use" in line.lower() for line in list(self._recent))
 
-    def terminate(self, grace_s: float) -> None:
-        """Ask it to end, and wait for so long."""
+    def terminate(self, grace_s: float) -> bool:
+        """Ask it to end, and wait for so long; whether it did."""
         with contextlib.suppress(ProcessLookupError):
             self.process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(max(0.0, grace_s))
+        return self.process.returncode is not None
 
     def end(self) -> int | None:
         """Kill what is left of it and take its last output; gives its exit code."""

@@ -128,9 +128,9 @@ class Supervisor:
                 self._ports = None
             return life, failure
         finally:
-            code = life.end()
+            life.end()
             self._server.clean_up()
-            self._status = replace(self._status, exit_code=code, server_pid=None, evidence=())
+            self._status = replace(self._status, server_pid=None, evidence=())
 
     def _await_ready(self, life: Life) -> Failure | None:
         answered_at: float | None = None
@@ -215,7 +215,8 @@ class Supervisor:
         grace_s = STARTING_STOP_S
         if life.ready_at is not None:
             grace_s = self._server.drain(life.ports, deadline=deadline)
-        life.terminate(grace_s)
+        if not life.terminate(grace_s):
+            self._store.say("The server did not end by itself in time; it is killed.")
 
     def _give_up(self, failure: Failure) -> None:
         self._store.say(f"{self._explain(failure)} It is not started again.")
