@@ -106,7 +106,8 @@ def _install(
     python = folder / "bin" / "python"
     make: list[str | Path] = [interpreter.python, "-I", "-m", "venv", folder]
     fill: list[str | Path] = [python, "-I", "-m", "pip", "install", "--no-input"]
-    fill += ["--disable-pip-version-check", "--progress-bar", "off", "-r", listed]
+    fill += ["--disable-pip-version-check", "--progress-bar", "off", "--no-compile"]
+    fill += ["-r", listed]  # bytecode is written later, beside the first start
     for arguments in (make, fill):
         status, _ = run(
             arguments,

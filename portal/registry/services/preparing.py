@@ -34,6 +34,7 @@ from portal.registry.states import ExpressState, VersionStatus
 from serving.artifacts import (
     build_environment,
     build_key,
+    compile_bytecode,
     complete_requirements,
     link_model,
     minor_version,
@@ -173,6 +174,9 @@ def build(version_pk: int) -> None:
         _fail(version, progress.held, SERVER_FAULT, disk_trouble(exc))
     else:
         log.info("%s: built %s", version, row)
+        environment = as_engine_value(row)
+        if environment is not None:
+            compile_bytecode(environment, lambda _: None)
 
 
 def _build(version: ModelVersion, progress: _BuildBeat) -> Environment:
