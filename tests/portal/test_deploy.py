@@ -491,6 +491,46 @@ def test_a_deleted_endpoint_takes_its_processes_folders_and_route_with_it(
 
 
 @pytest.mark.usefixtures("preview")
+def test_a_stopped_endpoint_starts_again_without_launching_its_old_config() -> None:
+    endpoint = create(stored_version(SUM, EXAMPLE))
+    drive(endpoint)
+    services.stop_endpoint(endpoint.creator, endpoint)
+    eventually(lambda: runtime.runtime().running() == [])
+    assert triton_of(endpoint)[0] == "STOPPED"
+
+    services.start_endpoint(endpoint.creator, endpoint)
+    reconcile()
+    assert runtime.runtime().running() == []
+    assert drive(endpoint).state == "SUCCEEDED"
+
+    assert (endpoint.ready, endpoint.is_stopped) == ("READY", False)
+    assert active_entity(endpoint).config.version == 2
+    assert triton_of(endpoint)[0] == "ACTIVE"
+
+
+@pytest.mark.usefixtures("preview")
+def test_an_example_of_more_rows_than_a_batch_is_sent_in_parts() -> None:
+    version = stored_version(SUM, np.ones((9, 4), dtype=np.float32))
+    endpoint = create(version, batching={"max_batch_size": 4})
+
+    deployment = drive(endpoint)
+
+    assert "9 in, 9 out" in deployment.steps.get(name="SMOKE_TEST").message
+    assert deployment.decisions.get().batching["sources"]["max_batch_size"] == "override"
+
+
+@pytest.mark.usefixtures("preview")
+def test_a_version_packed_on_a_cpu_runtime_is_flagged_on_a_gpu_workload() -> None:
+    endpoint = create(stored_version(SUM, EXAMPLE, databricks_runtime="client.5"))
+
+    deployment = drive(endpoint)
+
+    assert "packed on client.5" in deployment.decisions.get().message
+    decided = endpoint.events.get(kind="backend_decided")
+    assert "without a GPU" in decided.message
+
+
+@pytest.mark.usefixtures("preview")
 def test_a_cancelled_update_stops_its_replicas_only() -> None:
     version = stored_version(SUM, EXAMPLE)
     endpoint = create(version)
