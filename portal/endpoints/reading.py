@@ -311,7 +311,9 @@ def _refreshed(replica: Replica) -> Replica:
     if replica.state == ReplicaState.LAUNCHING:
         return replica
     found = runtime.status(replica)
-    if found is not None:
+    if found is None:
+        replica.state, replica.message = ReplicaState.CRASHED, "Nothing is heard of it."
+    else:
         apply_status(replica, found)
         replica.state = ReplicaState(found.state.value)
     return replica
