@@ -10,6 +10,4 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
 app = Celery("shoal")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(
-    ["portal.accounts", "portal.registry", "portal.endpoints", "portal.logs", "portal.metrics"]
-)
+app.autodiscover_tasks(["portal.accounts", "portal.registry", "portal.endpoints"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.conf import settings
+
 from serving.gateway.app import GatewaySettings, create_gateway
 
 gateway_application = create_gateway(

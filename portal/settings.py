@@ -94,7 +94,6 @@ INSTALLED_APPS = [
     "portal.registry",
     "portal.endpoints",
     "portal.logs",
-    "portal.metrics",
 ]
 
 MIDDLEWARE = [

@@ -58,9 +58,7 @@ class TokenForm(forms.Form):
         required=False,
         help_text="A name to know it by later, such as the notebook or the service that uses it.",
     )
-    lifetime = forms.ChoiceField(
-        label="Lifetime", choices=LIFETIMES, initial=str(90 * DAY_S)
-    )
+    lifetime = forms.ChoiceField(label="Lifetime", choices=LIFETIMES, initial=str(90 * DAY_S))
     form_id = forms.RegexField(regex=r"^[0-9a-f]{32}$", widget=forms.HiddenInput)
 
     @property

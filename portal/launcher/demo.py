@@ -18,7 +18,8 @@ import requests
 from django.conf import settings
 
 from portal.accounts.services import create_token, ensure_admin, revoke_token
-from portal.endpoints.models import Replica
+from portal.endpoints.models import DeploymentStep, Replica
+from portal.endpoints.states import StepState
 from portal.launcher.console import base_url
 from portal.launcher.packages import link_packages
 from portal.launcher.stack import Say, Stack
@@ -199,27 +200,34 @@ def _ensure_endpoint(api: requests.Session, version: str, say: Say) -> None:
 
 def _wait_until_ready(api: requests.Session, say: Say) -> dict[str, Any]:
     url = f"{base_url()}/api/2.0/serving-endpoints/{ENDPOINT}"
-    begin, seen = time.monotonic(), ""
+    begin, told = time.monotonic(), ""
     while time.monotonic() - begin < READY_LIMIT_S:
         body = api.get(url, timeout=60).json()
         state = body["state"]
         config = body.get("pending_config") or body.get("config") or {}
         entity: dict[str, Any] = config["served_entities"][0]
-        triton = entity["triton"]
-        line = f"{entity['state']['deployment_state_message']} {triton['message']}".strip()
-        if line != seen:
+        line = _running_step() or entity["triton"]["message"]
+        if line != told:
             say(line)
-            seen = line
+            told = line
         if state["config_update"] == "UPDATE_FAILED":
-            raise DemoFailed(f"the deployment failed: {line}")
+            raise DemoFailed(f"the deployment failed: {entity['state']}")
         if (
             state == state | {"ready": "READY", "config_update": "NOT_UPDATING"}
-            and triton["status"] == "ACTIVE"
+            and entity["triton"]["status"] == "ACTIVE"
         ):
             say(f"READY after {time.monotonic() - begin:.1f} s")
             return entity
         time.sleep(0.5)
-    raise DemoFailed(f"the endpoint is not READY with Triton after {READY_LIMIT_S} s: {seen}")
+    raise DemoFailed(f"the endpoint is not READY with Triton after {READY_LIMIT_S} s: {told}")
+
+
+def _running_step() -> str:
+    """The deployment's step that runs now and what it waits for; empty when none runs."""
+    step = DeploymentStep.objects.filter(
+        deployment__endpoint__name=ENDPOINT, state=StepState.RUNNING
+    ).last()
+    return f"{step.get_name_display()}: {step.message or 'running'}" if step else ""
 
 
 # ---------------------------------------------------------------- query and prove

@@ -14,10 +14,10 @@ from typing import IO
 
 import redis
 from django.conf import settings
-from serving.runtime.processes import ProcessRuntime
 
 from portal.launcher.children import Child, stop_in_order
 from portal.launcher.redis_server import redis_command
+from serving.runtime.processes import ProcessRuntime
 
 MALLOC = {
     # Bodies of several megabytes: keep freed memory instead of giving it back and faulting it in.
@@ -147,11 +147,9 @@ class Stack:
         """Stop everything this stack started, replicas included."""
         self.stopping = True
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        self.say("stopping: beat and task workers, then replicas, web, Valkey")
-        is_web = {part.name: part.name.startswith("web") for part in self.parts}
-        stop_in_order([part for part in self.parts if not is_web[part.name]])
+        self.say("stopping: web, task workers and beat, then replicas, then Valkey")
+        stop_in_order(self.parts)
         self._stop_replicas()
-        stop_in_order([part for part in self.parts if is_web[part.name]])
         stop_in_order(self.redis)
         if self.socket is not None:
             self.socket.close()

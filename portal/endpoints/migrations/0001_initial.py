@@ -7,245 +7,592 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('registry', '0001_initial'),
+        ("registry", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Endpoint',
+            name="Endpoint",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('public_id', models.CharField(max_length=32, unique=True)),
-                ('name', models.CharField(max_length=63, unique=True)),
-                ('description', models.TextField(blank=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('updated_at', models.DateTimeField(auto_now=True)),
-                ('ready', models.CharField(choices=[('READY', 'Ready'), ('NOT_READY', 'Not ready')], default='NOT_READY', max_length=16)),
-                ('ready_since', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('config_update', models.CharField(choices=[('NOT_UPDATING', 'Not updating'), ('IN_PROGRESS', 'Updating'), ('UPDATE_FAILED', 'Update failed'), ('UPDATE_CANCELED', 'Update canceled')], default='NOT_UPDATING', max_length=20)),
-                ('config_update_message', models.TextField(blank=True)),
-                ('is_stopped', models.BooleanField(default=False)),
-                ('is_deleting', models.BooleanField(default=False)),
-                ('last_config_version', models.PositiveIntegerField(default=0)),
-                ('email_notifications', models.JSONField(default=dict)),
-                ('rate_limits', models.JSONField(default=list)),
-                ('ai_gateway', models.JSONField(default=dict)),
-                ('changed_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('creator', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='endpoints', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("public_id", models.CharField(max_length=32, unique=True)),
+                ("name", models.CharField(max_length=63, unique=True)),
+                ("description", models.TextField(blank=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("updated_at", models.DateTimeField(auto_now=True)),
+                (
+                    "ready",
+                    models.CharField(
+                        choices=[("READY", "Ready"), ("NOT_READY", "Not ready")],
+                        default="NOT_READY",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "ready_since",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
+                ),
+                (
+                    "config_update",
+                    models.CharField(
+                        choices=[
+                            ("NOT_UPDATING", "Not updating"),
+                            ("IN_PROGRESS", "Updating"),
+                            ("UPDATE_FAILED", "Update failed"),
+                            ("UPDATE_CANCELED", "Update canceled"),
+                        ],
+                        default="NOT_UPDATING",
+                        max_length=20,
+                    ),
+                ),
+                ("config_update_message", models.TextField(blank=True)),
+                ("is_stopped", models.BooleanField(default=False)),
+                ("is_deleting", models.BooleanField(default=False)),
+                ("last_config_version", models.PositiveIntegerField(default=0)),
+                ("email_notifications", models.JSONField(default=dict)),
+                ("rate_limits", models.JSONField(default=list)),
+                ("ai_gateway", models.JSONField(default=dict)),
+                (
+                    "changed_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "creator",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="endpoints",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ['name'],
+                "ordering": ["name"],
             },
         ),
         migrations.CreateModel(
-            name='EndpointConfig',
+            name="EndpointConfig",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('version', models.PositiveIntegerField()),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('creator', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('endpoint', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='configs', to='endpoints.endpoint')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("version", models.PositiveIntegerField()),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "creator",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "endpoint",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="configs",
+                        to="endpoints.endpoint",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['endpoint', '-version'],
+                "ordering": ["endpoint", "-version"],
             },
         ),
         migrations.AddField(
-            model_name='endpoint',
-            name='active_config',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='endpoints.endpointconfig'),
+            model_name="endpoint",
+            name="active_config",
+            field=models.ForeignKey(
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="+",
+                to="endpoints.endpointconfig",
+            ),
         ),
         migrations.AddField(
-            model_name='endpoint',
-            name='pending_config',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='endpoints.endpointconfig'),
+            model_name="endpoint",
+            name="pending_config",
+            field=models.ForeignKey(
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="+",
+                to="endpoints.endpointconfig",
+            ),
         ),
         migrations.CreateModel(
-            name='Deployment',
+            name="Deployment",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('state', models.CharField(choices=[('QUEUED', 'Queued'), ('RUNNING', 'Running'), ('SUCCEEDED', 'Succeeded'), ('FAILED', 'Failed'), ('CANCELED', 'Canceled')], default='QUEUED', max_length=16)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('ended_at', models.DateTimeField(null=True)),
-                ('failed_step', models.CharField(blank=True, choices=[('DECIDE', 'Decide the backend'), ('PREPARE', 'Prepare model and environment'), ('LAUNCH', 'Launch replicas'), ('LOAD', 'Start the server and load the model'), ('SMOKE_TEST', 'Send the input example'), ('SWITCH', 'Switch traffic'), ('DRAIN', 'Drain and stop the old replicas')], max_length=16)),
-                ('error_code', models.CharField(blank=True, max_length=64)),
-                ('message', models.TextField(blank=True)),
-                ('log_excerpt', models.TextField(blank=True)),
-                ('beat_at', models.DateTimeField(null=True)),
-                ('owner', models.CharField(blank=True, max_length=64)),
-                ('endpoint', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='deployments', to='endpoints.endpoint')),
-                ('config', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='deployments', to='endpoints.endpointconfig')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("QUEUED", "Queued"),
+                            ("RUNNING", "Running"),
+                            ("SUCCEEDED", "Succeeded"),
+                            ("FAILED", "Failed"),
+                            ("CANCELED", "Canceled"),
+                        ],
+                        default="QUEUED",
+                        max_length=16,
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "failed_step",
+                    models.CharField(
+                        blank=True,
+                        choices=[
+                            ("DECIDE", "Decide the backend"),
+                            ("PREPARE", "Prepare model and environment"),
+                            ("LAUNCH", "Launch replicas"),
+                            ("LOAD", "Start the server and load the model"),
+                            ("SMOKE_TEST", "Send the input example"),
+                            ("SWITCH", "Switch traffic"),
+                            ("DRAIN", "Drain and stop the old replicas"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("error_code", models.CharField(blank=True, max_length=64)),
+                ("message", models.TextField(blank=True)),
+                ("log_excerpt", models.TextField(blank=True)),
+                ("beat_at", models.DateTimeField(null=True)),
+                ("owner", models.CharField(blank=True, max_length=64)),
+                (
+                    "endpoint",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="deployments",
+                        to="endpoints.endpoint",
+                    ),
+                ),
+                (
+                    "config",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="deployments",
+                        to="endpoints.endpointconfig",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-pk'],
+                "ordering": ["-pk"],
             },
         ),
         migrations.CreateModel(
-            name='EndpointPermission',
+            name="EndpointPermission",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('group_name', models.CharField(blank=True, max_length=150)),
-                ('level', models.CharField(choices=[('CAN_VIEW', 'Can view'), ('CAN_QUERY', 'Can query'), ('CAN_MANAGE', 'Can manage')], max_length=16)),
-                ('endpoint', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='permissions', to='endpoints.endpoint')),
-                ('user', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("group_name", models.CharField(blank=True, max_length=150)),
+                (
+                    "level",
+                    models.CharField(
+                        choices=[
+                            ("CAN_VIEW", "Can view"),
+                            ("CAN_QUERY", "Can query"),
+                            ("CAN_MANAGE", "Can manage"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "endpoint",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="permissions",
+                        to="endpoints.endpoint",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='EndpointTag',
+            name="EndpointTag",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('key', models.CharField(max_length=255)),
-                ('value', models.CharField(blank=True, max_length=1024)),
-                ('endpoint', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='tags', to='endpoints.endpoint')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("key", models.CharField(max_length=255)),
+                ("value", models.CharField(blank=True, max_length=1024)),
+                (
+                    "endpoint",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="tags",
+                        to="endpoints.endpoint",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['key'],
+                "ordering": ["key"],
             },
         ),
         migrations.CreateModel(
-            name='Event',
+            name="Event",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(auto_now_add=True)),
-                ('kind', models.CharField(max_length=64)),
-                ('message', models.TextField()),
-                ('entity_name', models.CharField(blank=True, max_length=63)),
-                ('replica_id', models.CharField(blank=True, max_length=8)),
-                ('actor', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('deployment', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='endpoints.deployment')),
-                ('endpoint', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='events', to='endpoints.endpoint')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("at", models.DateTimeField(auto_now_add=True)),
+                ("kind", models.CharField(max_length=64)),
+                ("message", models.TextField()),
+                ("entity_name", models.CharField(blank=True, max_length=63)),
+                ("replica_id", models.CharField(blank=True, max_length=8)),
+                (
+                    "actor",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "deployment",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="endpoints.deployment",
+                    ),
+                ),
+                (
+                    "endpoint",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="events",
+                        to="endpoints.endpoint",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-pk'],
+                "ordering": ["-pk"],
             },
         ),
         migrations.CreateModel(
-            name='ServedEntity',
+            name="ServedEntity",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('position', models.PositiveSmallIntegerField()),
-                ('name', models.CharField(max_length=63)),
-                ('entity_name', models.CharField(max_length=255)),
-                ('entity_version', models.CharField(max_length=16)),
-                ('workload_type', models.CharField(default='CPU', max_length=32)),
-                ('workload_size', models.CharField(blank=True, max_length=16)),
-                ('min_provisioned_concurrency', models.PositiveIntegerField(default=4)),
-                ('max_provisioned_concurrency', models.PositiveIntegerField(default=4)),
-                ('scale_to_zero_enabled', models.BooleanField(default=False)),
-                ('throughput_optimized', models.BooleanField(default=False)),
-                ('environment_vars', models.JSONField(default=dict)),
-                ('batching', models.JSONField(default=dict)),
-                ('traffic_percentage', models.PositiveSmallIntegerField(default=100)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('state', models.CharField(choices=[('DEPLOYMENT_CREATING', 'Creating'), ('DEPLOYMENT_READY', 'Ready'), ('DEPLOYMENT_RECOVERING', 'Recovering'), ('DEPLOYMENT_FAILED', 'Failed'), ('DEPLOYMENT_ABORTED', 'Aborted')], default='DEPLOYMENT_CREATING', max_length=24)),
-                ('state_message', models.TextField(blank=True)),
-                ('state_since', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('config', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='entities', to='endpoints.endpointconfig')),
-                ('creator', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('model_version', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='served_entities', to='registry.modelversion')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("position", models.PositiveSmallIntegerField()),
+                ("name", models.CharField(max_length=63)),
+                ("entity_name", models.CharField(max_length=255)),
+                ("entity_version", models.CharField(max_length=16)),
+                ("workload_type", models.CharField(default="CPU", max_length=32)),
+                ("workload_size", models.CharField(blank=True, max_length=16)),
+                ("min_provisioned_concurrency", models.PositiveIntegerField(default=4)),
+                ("max_provisioned_concurrency", models.PositiveIntegerField(default=4)),
+                ("scale_to_zero_enabled", models.BooleanField(default=False)),
+                ("throughput_optimized", models.BooleanField(default=False)),
+                ("environment_vars", models.JSONField(default=dict)),
+                ("batching", models.JSONField(default=dict)),
+                ("traffic_percentage", models.PositiveSmallIntegerField(default=100)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("DEPLOYMENT_CREATING", "Creating"),
+                            ("DEPLOYMENT_READY", "Ready"),
+                            ("DEPLOYMENT_RECOVERING", "Recovering"),
+                            ("DEPLOYMENT_FAILED", "Failed"),
+                            ("DEPLOYMENT_ABORTED", "Aborted"),
+                        ],
+                        default="DEPLOYMENT_CREATING",
+                        max_length=24,
+                    ),
+                ),
+                ("state_message", models.TextField(blank=True)),
+                (
+                    "state_since",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
+                ),
+                (
+                    "config",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="entities",
+                        to="endpoints.endpointconfig",
+                    ),
+                ),
+                (
+                    "creator",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "model_version",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="served_entities",
+                        to="registry.modelversion",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['position'],
+                "ordering": ["position"],
             },
         ),
         migrations.CreateModel(
-            name='Replica',
+            name="Replica",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('public_id', models.CharField(max_length=8, unique=True)),
-                ('backend', models.CharField(max_length=16)),
-                ('device', models.CharField(max_length=32)),
-                ('is_wanted', models.BooleanField(default=True)),
-                ('launched_at', models.DateTimeField(null=True)),
-                ('state', models.CharField(choices=[('LAUNCHING', 'Launching'), ('STARTING', 'Starting'), ('READY', 'Ready'), ('DRAINING', 'Draining'), ('STOPPED', 'Stopped'), ('CRASHED', 'Crashed')], default='LAUNCHING', max_length=16)),
-                ('state_since', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('message', models.TextField(blank=True)),
-                ('address', models.CharField(blank=True, max_length=255)),
-                ('metrics_address', models.CharField(blank=True, max_length=255)),
-                ('restarts', models.PositiveIntegerField(default=0)),
-                ('exit_code', models.IntegerField(null=True)),
-                ('evidence', models.JSONField(default=list)),
-                ('seen_at', models.DateTimeField(null=True)),
-                ('ready_at', models.DateTimeField(null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('deployment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='replicas', to='endpoints.deployment')),
-                ('entity', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='replicas', to='endpoints.servedentity')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("public_id", models.CharField(max_length=8, unique=True)),
+                ("backend", models.CharField(max_length=16)),
+                ("device", models.CharField(max_length=32)),
+                ("is_wanted", models.BooleanField(default=True)),
+                ("launched_at", models.DateTimeField(null=True)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("LAUNCHING", "Launching"),
+                            ("STARTING", "Starting"),
+                            ("READY", "Ready"),
+                            ("DRAINING", "Draining"),
+                            ("STOPPED", "Stopped"),
+                            ("CRASHED", "Crashed"),
+                        ],
+                        default="LAUNCHING",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "state_since",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
+                ),
+                ("message", models.TextField(blank=True)),
+                ("address", models.CharField(blank=True, max_length=255)),
+                ("metrics_address", models.CharField(blank=True, max_length=255)),
+                ("restarts", models.PositiveIntegerField(default=0)),
+                ("exit_code", models.IntegerField(null=True)),
+                ("evidence", models.JSONField(default=list)),
+                ("seen_at", models.DateTimeField(null=True)),
+                ("ready_at", models.DateTimeField(null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "deployment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="replicas",
+                        to="endpoints.deployment",
+                    ),
+                ),
+                (
+                    "entity",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="replicas",
+                        to="endpoints.servedentity",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['pk'],
+                "ordering": ["pk"],
             },
         ),
         migrations.CreateModel(
-            name='BackendDecision',
+            name="BackendDecision",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('backend', models.CharField(max_length=16)),
-                ('reason_code', models.CharField(max_length=64)),
-                ('message', models.TextField()),
-                ('rules', models.JSONField(default=list)),
-                ('batching', models.JSONField(default=dict)),
-                ('decided_at', models.DateTimeField(auto_now=True)),
-                ('deployment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='decisions', to='endpoints.deployment')),
-                ('entity', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='decisions', to='endpoints.servedentity')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("backend", models.CharField(max_length=16)),
+                ("reason_code", models.CharField(max_length=64)),
+                ("message", models.TextField()),
+                ("rules", models.JSONField(default=list)),
+                ("batching", models.JSONField(default=dict)),
+                ("decided_at", models.DateTimeField(auto_now=True)),
+                (
+                    "deployment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="decisions",
+                        to="endpoints.deployment",
+                    ),
+                ),
+                (
+                    "entity",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="decisions",
+                        to="endpoints.servedentity",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='DeploymentStep',
+            name="DeploymentStep",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('position', models.PositiveSmallIntegerField()),
-                ('name', models.CharField(choices=[('DECIDE', 'Decide the backend'), ('PREPARE', 'Prepare model and environment'), ('LAUNCH', 'Launch replicas'), ('LOAD', 'Start the server and load the model'), ('SMOKE_TEST', 'Send the input example'), ('SWITCH', 'Switch traffic'), ('DRAIN', 'Drain and stop the old replicas')], max_length=16)),
-                ('state', models.CharField(choices=[('WAITING', 'Waiting'), ('RUNNING', 'Running'), ('DONE', 'Done'), ('FAILED', 'Failed'), ('SKIPPED', 'Skipped')], default='WAITING', max_length=16)),
-                ('message', models.TextField(blank=True)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('ended_at', models.DateTimeField(null=True)),
-                ('deployment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='steps', to='endpoints.deployment')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("position", models.PositiveSmallIntegerField()),
+                (
+                    "name",
+                    models.CharField(
+                        choices=[
+                            ("DECIDE", "Decide the backend"),
+                            ("PREPARE", "Prepare model and environment"),
+                            ("LAUNCH", "Launch replicas"),
+                            ("LOAD", "Start the server and load the model"),
+                            ("SMOKE_TEST", "Send the input example"),
+                            ("SWITCH", "Switch traffic"),
+                            ("DRAIN", "Drain and stop the old replicas"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("WAITING", "Waiting"),
+                            ("RUNNING", "Running"),
+                            ("DONE", "Done"),
+                            ("FAILED", "Failed"),
+                            ("SKIPPED", "Skipped"),
+                        ],
+                        default="WAITING",
+                        max_length=16,
+                    ),
+                ),
+                ("message", models.TextField(blank=True)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "deployment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="steps",
+                        to="endpoints.deployment",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['position'],
-                'constraints': [models.UniqueConstraint(fields=('deployment', 'name'), name='one_step_a_name')],
+                "ordering": ["position"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("deployment", "name"), name="one_step_a_name")
+                ],
             },
         ),
         migrations.AddConstraint(
-            model_name='endpointconfig',
-            constraint=models.UniqueConstraint(fields=('endpoint', 'version'), name='one_config_a_number'),
+            model_name="endpointconfig",
+            constraint=models.UniqueConstraint(
+                fields=("endpoint", "version"), name="one_config_a_number"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='deployment',
-            constraint=models.UniqueConstraint(condition=models.Q(('state__in', ['QUEUED', 'RUNNING'])), fields=('endpoint',), name='one_deployment_at_a_time'),
+            model_name="deployment",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("state__in", ["QUEUED", "RUNNING"])),
+                fields=("endpoint",),
+                name="one_deployment_at_a_time",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='endpointpermission',
-            constraint=models.UniqueConstraint(fields=('endpoint', 'user', 'group_name'), name='one_level_a_principal', nulls_distinct=False),
+            model_name="endpointpermission",
+            constraint=models.UniqueConstraint(
+                fields=("endpoint", "user", "group_name"),
+                name="one_level_a_principal",
+                nulls_distinct=False,
+            ),
         ),
         migrations.AddConstraint(
-            model_name='endpointpermission',
-            constraint=models.CheckConstraint(condition=models.Q(('user', None), ('group_name', ''), _connector='XOR'), name='user_or_group'),
+            model_name="endpointpermission",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("user", None), ("group_name", ""), _connector="XOR"),
+                name="user_or_group",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='endpointtag',
-            constraint=models.UniqueConstraint(fields=('endpoint', 'key'), name='one_endpoint_tag_a_key'),
+            model_name="endpointtag",
+            constraint=models.UniqueConstraint(
+                fields=("endpoint", "key"), name="one_endpoint_tag_a_key"
+            ),
         ),
         migrations.AddIndex(
-            model_name='event',
-            index=models.Index(fields=['endpoint', '-id'], name='events_newest_first'),
+            model_name="event",
+            index=models.Index(fields=["endpoint", "-id"], name="events_newest_first"),
         ),
         migrations.AddConstraint(
-            model_name='servedentity',
-            constraint=models.UniqueConstraint(fields=('config', 'name'), name='one_entity_a_name'),
+            model_name="servedentity",
+            constraint=models.UniqueConstraint(fields=("config", "name"), name="one_entity_a_name"),
         ),
         migrations.AddIndex(
-            model_name='replica',
-            index=models.Index(condition=models.Q(('is_wanted', True)), fields=['entity'], name='wanted_replicas'),
+            model_name="replica",
+            index=models.Index(
+                condition=models.Q(("is_wanted", True)), fields=["entity"], name="wanted_replicas"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='backenddecision',
-            constraint=models.UniqueConstraint(fields=('deployment', 'entity'), name='one_decision_an_entity'),
+            model_name="backenddecision",
+            constraint=models.UniqueConstraint(
+                fields=("deployment", "entity"), name="one_decision_an_entity"
+            ),
         ),
     ]
