@@ -58,7 +58,10 @@ def plan_batching(
         size for size in values["preferred_batch_size"] if size <= values["max_batch_size"]
     )
     values.setdefault("max_queue_size", max(256, FULL_BATCHES_QUEUED * values["max_batch_size"]))
-    values.setdefault("threads_per_instance", max(1, facts.cores // values["instance_count"]))
+    # Half of the cores stay with the gateway and Triton: threads of one model wait for each other
+    # at barriers, and one that lacks a core holds up all.
+    share = facts.cores // (2 * values["instance_count"])
+    values.setdefault("threads_per_instance", max(1, share))
     sources = {key: "override" if key in overrides else "default" for key in values}
     return Batching(**values, sources=sources)
 

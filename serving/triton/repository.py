@@ -106,6 +106,9 @@ def _wrapper_text(spec: ReplicaSpec, home: TritonHome, stub: Path) -> str:
         f'export {name}="${{{name}:-{spec.batching.threads_per_instance}}}"'
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     )
+    threads += (
+        '\nexport OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-PASSIVE}"'  # spinning starves the others
+    )
     return f"""\
 #!/bin/sh
 export PATH={path}

@@ -13,11 +13,11 @@ from serving.spec import Backend, Batching
 ROOMY = NodeFacts(cores=4, shared_memory_bytes=8 * 2**30)
 
 
-def test_defaults_are_32_rows_one_instance_on_all_cores_without_delay() -> None:
+def test_defaults_are_32_rows_one_instance_on_half_the_cores_without_delay() -> None:
     found = plan_batching({"inputs": [[1.0] * 4] * 2}, {}, ROOMY)
 
     assert found.max_batch_size == 32
-    assert (found.instance_count, found.threads_per_instance) == (1, 4)
+    assert (found.instance_count, found.threads_per_instance) == (1, 2)
     assert found.max_queue_delay_microseconds == 0
     assert found.max_queue_size == 256
     assert set(found.sources.values()) == {"default"}
@@ -40,7 +40,7 @@ def test_overrides_win_and_what_they_leave_open_follows_from_them() -> None:
 
     assert (found.max_batch_size, found.instance_count) == (64, 2)
     assert found.preferred_batch_size == (16, 64)
-    assert found.threads_per_instance == 2
+    assert found.threads_per_instance == 1
     assert found.max_queue_size == 512
     assert found.sources["max_batch_size"] == "override"
     assert found.sources["max_queue_size"] == "default"
