@@ -64,7 +64,7 @@ def smoke_test(
         return _probe_standard(address, raw, timeout_s)
     rows = _count_rows(signature, raw)
     largest = max_batch_size or max(rows, SMALLEST_BATCH)
-    codec = EntityCodec(signature, max_batch_size=largest, timeout_s=timeout_s)
+    codec = EntityCodec(signature, max_batch_size=largest)
     decoded = codec.decode(raw)
     started = time.monotonic()
     outputs = [

@@ -71,7 +71,7 @@ class Batching:
     max_queue_delay_microseconds: int = 0
     preferred_batch_size: tuple[int, ...] = ()
     instance_count: int = 1
-    max_queue_size: int = 256  # requests
+    max_queue_size: int = 256  # requests at a replica, kept by the gateway
     threads_per_instance: int = 1
     sources: Mapping[str, str] = field(default_factory=dict)
 

@@ -62,7 +62,7 @@ class LiveReplica:
 class LiveEntity:
     """A served entity: its codec, its replicas and the requests that wait for one."""
 
-    def __init__(self, spec: RouteEntity, timeout_s: float, limits: Limits) -> None:
+    def __init__(self, spec: RouteEntity, limits: Limits) -> None:
         self.spec = spec
         self.limits = limits
         self.replicas: list[LiveReplica] = []
@@ -70,23 +70,17 @@ class LiveEntity:
         self.is_gone = False
         self.waiters: deque[asyncio.Future[LiveReplica | None]] = deque()
         self._had_replicas_at = -1e9
-        self._timeout_s = -1.0
-        self.update(spec, timeout_s)
+        self.update(spec)
 
-    def update(self, spec: RouteEntity, timeout_s: float) -> None:
+    def update(self, spec: RouteEntity) -> None:
         """Take over a newly published state."""
-        before = (
-            self.spec.signature,
-            self.spec.max_batch_size,
-            self.spec.entity_version,
-            self._timeout_s,
-        )
-        after = (spec.signature, spec.max_batch_size, spec.entity_version, timeout_s)
+        before = (self.spec.signature, self.spec.max_batch_size, self.spec.entity_version)
+        after = (spec.signature, spec.max_batch_size, spec.entity_version)
         if spec.backend is Backend.STANDARD:
             self.codec = None
         elif self.codec is None or before != after:
-            self.codec = EntityCodec(spec.signature, spec.max_batch_size, timeout_s)
-        self.spec, self._timeout_s = spec, timeout_s
+            self.codec = EntityCodec(spec.signature, spec.max_batch_size)
+        self.spec = spec
         known = {(r.spec.replica_id, r.spec.address): r for r in self.replicas}
         if known:
             self._had_replicas_at = _now()
@@ -220,9 +214,9 @@ class LiveRoute:
         for entity in spec.entities:
             live = known.pop(entity.name, None)
             if live is None:
-                live = LiveEntity(entity, spec.request_timeout_s, self.limits)
+                live = LiveEntity(entity, self.limits)
             else:
-                live.update(entity, spec.request_timeout_s)
+                live.update(entity)
             self.entities[entity.name] = live
         for gone in known.values():
             gone.leave()

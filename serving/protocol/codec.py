@@ -29,7 +29,6 @@ from serving.protocol.tensors import (
 from serving.protocol.wire import Part, RequestWriter
 
 EMPTY_PREDICTIONS = b'{"predictions":[]}'
-DEFAULT_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +50,13 @@ class EntityCodec:
     Args:
         signature: MLflow's `ModelSignature.to_dict()`, None without a signature.
         max_batch_size: Rows that the model takes at once.
-        timeout_s: How long a request may take; Triton drops it from its queue after that.
     """
 
-    def __init__(
-        self,
-        signature: Mapping[str, Any] | None,
-        max_batch_size: int,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> None:
+    def __init__(self, signature: Mapping[str, Any] | None, max_batch_size: int) -> None:
         self.plan: InputPlan = plan_inputs(signature)
         self._signature = signature or {}
         self._max_rows = max(1, max_batch_size)
-        self._writer = RequestWriter(self.plan, int(timeout_s * 1e6))
+        self._writer = RequestWriter(self.plan)
         only = self.plan.inputs[0]
         is_unnamed = self.plan.kind is InputKind.TENSORS and only.key is None
         self._large_input = only if is_unnamed else None

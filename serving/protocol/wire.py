@@ -1,6 +1,6 @@
 """What goes over the wire to a Triton replica and back: HTTP bodies with binary tensors.
 
-The request's head and JSON header depend on shapes, parameters and the timeout alone, so they are
+The request's head and JSON header depend on shapes and parameters alone, so they are
 built once for each combination and kept.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import orjson
@@ -33,12 +32,10 @@ class RequestWriter:
 
     Args:
         plan: How the model's inputs travel.
-        timeout_us: How long Triton may keep a request in its queue.
     """
 
-    def __init__(self, plan: InputPlan, timeout_us: int) -> None:
+    def __init__(self, plan: InputPlan) -> None:
         self._inputs = plan.inputs
-        self._timeout_us = timeout_us
         self._head = lru_cache(maxsize=512)(self._build_head)
 
     def write(self, part: Part, params: str) -> list[bytes]:
@@ -62,14 +59,11 @@ class RequestWriter:
                     "parameters": {"binary_data_size": size},
                 }
             )
-        parameters: dict[str, Any] = {"timeout": self._timeout_us}
-        if params:
-            parameters["params"] = params
         header = orjson.dumps(
             {
                 "inputs": inputs,
                 "outputs": [{"name": OUTPUT_NAME, "parameters": {"binary_data": True}}],
-                "parameters": parameters,
+                "parameters": {"params": params} if params else {},
             }
         )
         return (

@@ -11,16 +11,16 @@ from serving.spec import Batching, Device, DeviceKind
 MODEL = "model"
 """Every replica's server has one model of this name, in version 1."""
 
-LONGEST_QUEUE_TIME_US = 600_000_000
-
 
 def config_pbtxt(
     *, plan: InputPlan, batching: Batching, device: Device, model_directory: Path
 ) -> str:
     """Give the text of `config.pbtxt`.
 
-    The gateway owns the deadline; a request may carry it as its `timeout`, which Triton heeds only
-    below a default of its own. What the shim needs to know travels in the parameter "spec".
+    There is no queue policy, on purpose: a bound or a timeout in it makes this Triton's batcher
+    miss wake-ups, and a request then waits half a second (measured, one in fifty at one caller).
+    The gateway owns the bound and the deadline. What the shim needs to know travels in the
+    parameter "spec".
     """
     spec = {"model_directory": str(model_directory), "plan": plan.to_json()}
     inputs = "\n".join(
@@ -38,12 +38,6 @@ output {{ name: "{OUTPUT_NAME}" data_type: TYPE_UINT8 dims: [ -1 ] }}
 dynamic_batching {{
   max_queue_delay_microseconds: {batching.max_queue_delay_microseconds}
   preferred_batch_size: {_list(preferred)}
-  default_queue_policy {{
-    max_queue_size: {batching.max_queue_size}
-    timeout_action: REJECT
-    default_timeout_microseconds: {LONGEST_QUEUE_TIME_US}
-    allow_timeout_override: true
-  }}
 }}
 instance_group [ {{ count: {batching.instance_count} {_kind(device)} }} ]
 parameters {{ key: "spec" value: {{ string_value: {_quoted(json.dumps(spec))} }} }}
