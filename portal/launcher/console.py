@@ -62,6 +62,10 @@ def run(after_start: Callable[[Stack, Say], None]) -> None:
         say(f"Shoal is up: {base_url()}")
         if password:
             say(f"first admin: user {admin.username}, password {password}  (shown only now)")
+        else:
+            say(
+                f"log in as {admin.username}; a lost password: manage.py changepassword {admin.username}"
+            )
         after_start(stack, say)
         while True:
             stack.look_after()

@@ -224,6 +224,36 @@ def test_turning_the_preview_off_leaves_running_deployments_alone(
         stack.manage("preview", "throughput_optimized", "on")
 
 
+def test_a_version_without_env_pack_is_built_from_its_requirements_and_served_without_triton(
+    stack: Stack,
+) -> None:
+    version = stack.register("main.default.plain", "--plain")
+    path = "/api/2.0/serving-endpoints/plain/served-models/current/build-logs"
+
+    stack.create(
+        "plain", version, "main.default.plain", workload_type="CPU", throughput_optimized=False
+    )
+    body = stack.wait_until_settled("plain", limit_s=400)
+
+    assert body["state"]["ready"] == "READY", body
+    triton = body["config"]["served_entities"][0]["triton"]
+    assert (triton["status"], triton["reason_code"]) == ("OFF", "NOT_REQUESTED")
+    assert stack.query("plain", [[1, 2, 3, 4]]).json() == {"predictions": [[10, 4]]}
+    assert "mlflow-skinny" in stack.api("GET", path).json()["logs"]
+
+
+def test_a_model_that_fails_to_load_on_triton_names_its_step_and_its_error(stack: Stack) -> None:
+    version = stack.register("main.default.broken", "break=load")
+
+    stack.create("broken", version, "main.default.broken")
+    body = stack.wait_until_settled("broken")
+
+    assert body["state"] == body["state"] | {"ready": "NOT_READY", "config_update": "UPDATE_FAILED"}
+    entity = body["pending_config"]["served_entities"][0]
+    assert entity["state"]["deployment"] == "DEPLOYMENT_FAILED"
+    assert "broken on purpose" in entity["state"]["deployment_state_message"]
+
+
 def test_everything_stops_with_the_launcher_and_comes_back_with_it(tmp_path: Path) -> None:
     own = Stack(tmp_path)
     own.start()

@@ -102,12 +102,12 @@ class Stack:
         """Ask the endpoint."""
         return self.api("POST", f"/serving-endpoints/{name}/invocations", json={"inputs": rows})
 
-    def register(self, name: str = MODEL, *metadata: str) -> str:
+    def register(self, name: str = MODEL, *words: str) -> str:
         """Register a version of the tests' model with the real client; its number."""
         work = self.folder / f"client-{time.time_ns()}"
         work.mkdir()
         done = subprocess.run(
-            [str(client_python()), str(ROOT / "tests/support/register_model.py"), name, *metadata],
+            [str(client_python()), str(ROOT / "tests/support/register_model.py"), name, *words],
             cwd=work,
             env=client_variables(self.url, self.token, work)
             # mlflow-skinny has no SQL store
