@@ -63,9 +63,8 @@ def run(after_start: Callable[[Stack, Say], None]) -> None:
         if password:
             say(f"first admin: user {admin.username}, password {password}  (shown only now)")
         else:
-            say(
-                f"log in as {admin.username}; a lost password: manage.py changepassword {admin.username}"
-            )
+            name = admin.username
+            say(f"log in as {name} (lost the password? manage.py changepassword {name})")
         after_start(stack, say)
         while True:
             stack.look_after()
