@@ -133,9 +133,14 @@ class EndpointPermission(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["endpoint", "user", "group_name"],
-                name="one_level_a_principal",
-                nulls_distinct=False,
+                fields=["endpoint", "user"],
+                condition=models.Q(user__isnull=False),
+                name="one_level_a_user",
+            ),
+            models.UniqueConstraint(
+                fields=["endpoint", "group_name"],
+                condition=models.Q(user__isnull=True),
+                name="one_level_a_group",
             ),
             models.CheckConstraint(
                 condition=models.Q(user=None) ^ models.Q(group_name=""), name="user_or_group"
