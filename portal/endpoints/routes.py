@@ -12,7 +12,6 @@ from portal import bus
 from portal.endpoints.batching import max_in_flight
 from portal.endpoints.models import BackendDecision, Endpoint, Replica, ServedEntity
 from portal.endpoints.states import (
-    PERMISSION_RANK,
     ConfigUpdate,
     PermissionLevel,
     ReplicaState,
@@ -61,9 +60,7 @@ def build_route(endpoint: Endpoint) -> Route:
         if permission.user_id is None:
             groups[permission.group_name] = level.value
             continue
-        known = PermissionLevel(levels.get(str(permission.user_id), PermissionLevel.CAN_VIEW))
-        best = max(level, known, key=PERMISSION_RANK.__getitem__)
-        levels[str(permission.user_id)] = best.value
+        levels.setdefault(str(permission.user_id), level.value)  # the creator's own stays
     return Route(
         endpoint_id=endpoint.public_id,
         endpoint_name=endpoint.name,

@@ -84,6 +84,8 @@ class TritonStatus(TextChoices):
 
 
 class PermissionLevel(TextChoices):
+    """As in `serving.permissions.Level`; what each may do stands there."""
+
     CAN_VIEW = "CAN_VIEW", "Can view"
     CAN_QUERY = "CAN_QUERY", "Can query"
     CAN_MANAGE = "CAN_MANAGE", "Can manage"
@@ -203,13 +205,6 @@ TRITON_TONES: dict[TritonStatus, Tone] = {
     TritonStatus.FAILED: Tone.BAD,
     TritonStatus.STOPPED: Tone.IDLE,
 }
-
-PERMISSION_RANK: dict[PermissionLevel, int] = {
-    PermissionLevel.CAN_VIEW: 1,
-    PermissionLevel.CAN_QUERY: 2,
-    PermissionLevel.CAN_MANAGE: 3,
-}
-"""Each level includes those below it."""
 
 UNDER_WAY: tuple[DeploymentState, ...] = (DeploymentState.QUEUED, DeploymentState.RUNNING)
 """A deployment in one of these is the endpoint's only one."""

@@ -18,7 +18,7 @@ from django.views.decorators.http import require_GET
 from portal.accounts.models import User
 from portal.endpoints.models import Endpoint
 from portal.endpoints.pages.common import live, open_endpoint, page, user_of
-from portal.endpoints.services import get_endpoint
+from portal.endpoints.services import get_endpoint, require
 from portal.logs.cursors import BadCursor, Cursor
 from portal.logs.events import follow
 from portal.logs.filters import BadPattern, Filter
@@ -38,7 +38,8 @@ from portal.logs.reading import (
 )
 from portal.logs.sources import NoSuchLog, Source, open_source, picker
 from portal.logs.status import triton_rows
-from portal.rest import ResourceDoesNotExist
+from portal.rest import PermissionDenied, ResourceDoesNotExist
+from serving.permissions import Action
 
 AROUND = 25  # lines before and after a permalink's
 NO_SUCH_LOG = "There is no such log, or you may not see it."
@@ -50,7 +51,7 @@ QUIET_S = 15
 @page
 def logs(request: HttpRequest, name: str) -> HttpResponse:
     """The viewer; it works without script as pages of lines with a filter form."""
-    opened = open_endpoint(request, name)
+    opened = open_endpoint(request, name, action=Action.READ_LOGS)
     endpoint = opened.endpoint
     query = LogQuery.read(request.GET)
     source = _source(endpoint, query)
@@ -78,7 +79,7 @@ def logs(request: HttpRequest, name: str) -> HttpResponse:
 @page
 def log_status(request: HttpRequest, name: str) -> HttpResponse:
     """What is known about Triton, for the live region above the log."""
-    endpoint = open_endpoint(request, name).endpoint
+    endpoint = open_endpoint(request, name, action=Action.READ_LOGS).endpoint
     return live(request, "logs/_triton.html", _triton(endpoint, LogQuery.read(request.GET)))
 
 
@@ -204,8 +205,10 @@ def _source(endpoint: Endpoint, query: LogQuery) -> Source:
 
 def _visible_source(user: User, name: str, query: LogQuery) -> Source | None:
     try:
-        return open_source(get_endpoint(user, name), query.choice)
-    except (ResourceDoesNotExist, NoSuchLog):
+        endpoint = get_endpoint(user, name)
+        require(user, endpoint, Action.READ_LOGS)
+        return open_source(endpoint, query.choice)
+    except (ResourceDoesNotExist, PermissionDenied, NoSuchLog):
         return None
 
 

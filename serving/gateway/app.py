@@ -27,15 +27,15 @@ from serving.gateway.errors import (
 )
 from serving.gateway.http import ClientGone, Cut, Head, Watch, read_body, read_head
 from serving.gateway.replies import TIMED_OUT
-from serving.gateway.routing import LEVELS, Limits, LiveRoute
+from serving.gateway.routing import Limits, LiveRoute
 from serving.gateway.state import GatewayState
 from serving.protocol.mlflow_parser import import_mlflow
 from serving.spec import Principal
+from serving.permissions import Action, Verdict, judge
 
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_STATUS = frozenset((429, 503))
-_CAN_QUERY = LEVELS["CAN_QUERY"]
 _JSON = (b"content-type", b"application/json")
 
 
@@ -146,10 +146,11 @@ class Gateway:
 
     def _route_for(self, name: str, principal: Principal) -> LiveRoute:
         route = self._state.routes.get(name)
-        level = 0 if route is None else route.level_of(principal)
-        if route is None or not level:
+        level = None if route is None else route.level_of(principal)
+        verdict = judge(level, Action.QUERY)
+        if route is None or verdict is Verdict.HIDDEN:
             raise EndpointDoesNotExist(f"Endpoint '{name}' does not exist.")
-        if level < _CAN_QUERY:
+        if verdict is Verdict.REFUSED:
             raise NotPermitted(
                 f"You may view endpoint '{name}' but not query it. Ask its owner for CAN_QUERY."
             )

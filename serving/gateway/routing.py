@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from serving.errors import Overloaded, ReplicaUnavailable
 from serving.gateway.errors import EndpointDoesNotExist
 from serving.gateway.transport import ReplicaPool
+from serving.permissions import Level, highest
 from serving.protocol.codec import EntityCodec
 from serving.spec import Backend, Principal, Route, RouteEntity, RouteReplica
 
@@ -24,7 +25,6 @@ TOO_MANY = (
 )
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.5
-LEVELS = {"CAN_VIEW": 1, "CAN_QUERY": 2, "CAN_MANAGE": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,15 +226,17 @@ class LiveRoute:
         for entity in self.entities.values():
             entity.leave()
 
-    def level_of(self, principal: Principal) -> int:
-        """0 where the caller may not see the endpoint, else a value of `LEVELS`."""
+    def level_of(self, principal: Principal) -> Level | None:
+        """The caller's highest level, None for a stranger."""
         if principal.is_admin:
-            return LEVELS["CAN_MANAGE"]
+            return Level.CAN_MANAGE
         spec = self.spec
-        level = LEVELS.get(spec.user_levels.get(principal.user_id, ""), 0)
-        for group in principal.groups:
-            level = max(level, LEVELS.get(spec.group_levels.get(group, ""), 0))
-        return level
+        return highest(
+            (
+                spec.user_levels.get(principal.user_id, ""),
+                *(spec.group_levels.get(group, "") for group in principal.groups),
+            )
+        )
 
     def choose(self, name: str | None) -> LiveEntity | None:
         """The entity that `name` addresses, else one by traffic share; None where none is served.

@@ -189,18 +189,22 @@ def read_grants(body: Mapping[str, Any]) -> list[Grant]:
     problems = Problems()
     grants = []
     for item in Reader(body, "", problems).items("access_control_list"):
-        user = item.text("user_name", "service_principal_name")
+        # A service principal is a user of that name.
+        users = [item.text(key) for key in ("user_name", "service_principal_name")]
         group = item.text("group_name")
+        named = [name for name in (*users, group) if name]
         level = item.text("permission_level")
         if level not in PermissionLevel.values:
             item.problems.add(
                 item.at("permission_level"), f"Give one of {', '.join(PermissionLevel.values)}."
             )
-        elif bool(user) == bool(group):
-            item.problems.add(item.path, "Name either a user or a group.")
+        elif len(named) != 1:
+            message = "Name one of user_name, group_name and service_principal_name."
+            item.problems.add(item.path, message)
         else:
+            user = "" if group else named[0]
             grants.append(
-                Grant(level=PermissionLevel(level), user_name=user or "", group_name=group or "")
+                Grant(level=PermissionLevel(level), user_name=user, group_name=group or "")
             )
     problems.raise_if_any()
     return grants

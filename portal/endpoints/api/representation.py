@@ -198,16 +198,13 @@ def access_control(endpoint: Endpoint) -> dict[str, Any]:
         ("user_name", endpoint.creator.username): [_permission(PermissionLevel.CAN_MANAGE)],
         ("group_name", ADMINS): [_permission(PermissionLevel.CAN_MANAGE, inherited=True)],
     }
-    for permission in endpoint.permissions.select_related("user"):
-        if permission.user is not None and permission.user_id == endpoint.creator_id:
-            continue
+    for permission in endpoint.permissions.select_related("user").order_by("pk"):
         key = (
             ("user_name", permission.user.username)
             if permission.user
             else ("group_name", permission.group_name)
         )
-        level = PermissionLevel(permission.level)
-        grants.setdefault(key, []).insert(0, _permission(level))
+        grants.setdefault(key, [_permission(PermissionLevel(permission.level))])
     return {
         "object_id": f"/serving-endpoints/{endpoint.public_id}",
         "object_type": "serving-endpoint",
@@ -219,7 +216,10 @@ def access_control(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _permission(level: PermissionLevel, *, inherited: bool = False) -> dict[str, Any]:
-    return {"permission_level": level.value, "inherited": inherited}
+    answer: dict[str, Any] = {"permission_level": level.value, "inherited": inherited}
+    if inherited:
+        answer["inherited_from_object"] = ["/serving-endpoints/"]
+    return answer
 
 
 def permission_levels() -> dict[str, Any]:

@@ -14,10 +14,10 @@ from portal.endpoints import services
 from portal.endpoints.api import parsing, representation, texts
 from portal.endpoints.models import Endpoint, ServedEntity
 from portal.endpoints.reading import with_everything
-from portal.endpoints.states import PermissionLevel
 from portal.logs.services import service_log_text
 from portal.registry import services as registry
 from portal.rest import InvalidParameterValue, ResourceDoesNotExist
+from serving.permissions import Action
 
 MAX_EVENTS = 500
 LOG_LINES = 2000
@@ -31,11 +31,11 @@ def _body(request: Request) -> dict[str, Any]:
     return cast(dict[str, Any], request.data)  # the parser takes objects only
 
 
-def _find(request: Request, name: str, level: PermissionLevel) -> Endpoint:
-    """The endpoint with all that is answered, for a caller of at least `level`."""
+def _find(request: Request, name: str, action: Action) -> Endpoint:
+    """The endpoint, for a caller who may do `action` on it."""
     user = _user(request)
     endpoint = services.get_endpoint(user, name)
-    services.require(user, endpoint, level)
+    services.require(user, endpoint, action)
     return endpoint
 
 
@@ -56,24 +56,24 @@ class EndpointsView(APIView):
 
 class EndpointView(APIView):
     def get(self, request: Request, name: str) -> Response:
-        return _detailed(request, _find(request, name, PermissionLevel.CAN_VIEW))
+        return _detailed(request, _find(request, name, Action.SEE))
 
     def delete(self, request: Request, name: str) -> Response:
-        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        endpoint = _find(request, name, Action.DELETE)
         services.delete_endpoint(_user(request), endpoint)
         return Response({})
 
 
 class ConfigView(APIView):
     def put(self, request: Request, name: str) -> Response:
-        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        endpoint = _find(request, name, Action.UPDATE_CONFIG)
         services.update_config(_user(request), endpoint, parsing.read_config(_body(request)))
         return _detailed(request, endpoint)
 
 
 class TagsView(APIView):
     def patch(self, request: Request, name: str) -> Response:
-        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        endpoint = _find(request, name, Action.UPDATE_TAGS)
         add, delete = parsing.read_tags(_body(request))
         services.update_tags(_user(request), endpoint, add=add, delete=delete)
         return Response({"tags": representation.tags(endpoint)})
@@ -81,7 +81,7 @@ class TagsView(APIView):
 
 class NotificationsView(APIView):
     def patch(self, request: Request, name: str) -> Response:
-        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        endpoint = _find(request, name, Action.UPDATE_NOTIFICATIONS)
         wanted = parsing.read_notifications(_body(request))
         services.set_notifications(_user(request), endpoint, wanted)
         return Response({"name": endpoint.name, "email_notifications": wanted})
@@ -89,7 +89,7 @@ class NotificationsView(APIView):
 
 class RateLimitsView(APIView):
     def put(self, request: Request, name: str) -> Response:
-        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        endpoint = _find(request, name, Action.UPDATE_LIMITS)
         limits = parsing.read_rate_limits(_body(request))
         services.set_rate_limits(_user(request), endpoint, limits)
         return Response({"rate_limits": limits})
@@ -97,7 +97,7 @@ class RateLimitsView(APIView):
 
 class AiGatewayView(APIView):
     def put(self, request: Request, name: str) -> Response:
-        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        endpoint = _find(request, name, Action.UPDATE_LIMITS)
         wanted = parsing.read_ai_gateway(_body(request))
         services.set_ai_gateway(_user(request), endpoint, wanted)
         return Response(wanted)
@@ -105,28 +105,28 @@ class AiGatewayView(APIView):
 
 class StopView(APIView):
     def post(self, request: Request, name: str) -> Response:
-        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        endpoint = _find(request, name, Action.STOP)
         services.stop_endpoint(_user(request), endpoint)
         return _detailed(request, endpoint)
 
 
 class StartView(APIView):
     def post(self, request: Request, name: str) -> Response:
-        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        endpoint = _find(request, name, Action.START)
         services.start_endpoint(_user(request), endpoint)
         return _detailed(request, endpoint)
 
 
 class CancelUpdateView(APIView):
     def post(self, request: Request, name: str) -> Response:
-        endpoint = _find(request, name, PermissionLevel.CAN_MANAGE)
+        endpoint = _find(request, name, Action.CANCEL)
         services.cancel_update(_user(request), endpoint)
         return _detailed(request, endpoint)
 
 
 class EventsView(APIView):
     def get(self, request: Request, name: str) -> Response:
-        endpoint = _find(request, name, PermissionLevel.CAN_VIEW)
+        endpoint = _find(request, name, Action.SEE)
         wanted = request.query_params.get("max_results", "100")
         if not wanted.isdecimal() or not 1 <= int(wanted[:6]) <= MAX_EVENTS:
             raise InvalidParameterValue(
@@ -138,13 +138,13 @@ class EventsView(APIView):
 
 class LogsView(APIView):
     def get(self, request: Request, name: str, entity: str) -> Response:
-        endpoint = _find(request, name, PermissionLevel.CAN_VIEW)
+        endpoint = _find(request, name, Action.READ_LOGS)
         return Response({"logs": service_log_text(endpoint, entity, LOG_LINES)})
 
 
 class BuildLogsView(APIView):
     def get(self, request: Request, name: str, entity: str) -> Response:
-        endpoint = _find(request, name, PermissionLevel.CAN_VIEW)
+        endpoint = _find(request, name, Action.READ_LOGS)
         version = _entity(endpoint, entity).model_version
         return Response({"logs": registry.build_log(version) if version else ""})
 
@@ -160,7 +160,7 @@ def _entity(endpoint: Endpoint, name: str) -> ServedEntity:
 
 class MetricsView(APIView):
     def get(self, request: Request, name: str) -> HttpResponse:
-        endpoint = _find(request, name, PermissionLevel.CAN_VIEW)
+        endpoint = _find(request, name, Action.READ_METRICS)
         fresh = with_everything(Endpoint.objects.filter(pk=endpoint.pk)).get()
         return HttpResponse(
             texts.metrics(fresh), content_type="text/plain; version=0.0.4; charset=utf-8"
@@ -169,13 +169,15 @@ class MetricsView(APIView):
 
 class OpenApiView(APIView):
     def get(self, request: Request, name: str) -> Response:
-        endpoint = _find(request, name, PermissionLevel.CAN_VIEW)
+        endpoint = _find(request, name, Action.SEE)
         return Response(texts.openapi(endpoint))
 
 
 class PermissionsView(APIView):
     def get(self, request: Request, public_id: str) -> Response:
-        endpoint = services.get_endpoint_by_id(_user(request), public_id)
+        user = _user(request)
+        endpoint = services.get_endpoint_by_id(user, public_id)
+        services.require(user, endpoint, Action.READ_PERMISSIONS)
         return Response(representation.access_control(endpoint))
 
     def put(self, request: Request, public_id: str) -> Response:
@@ -187,7 +189,7 @@ class PermissionsView(APIView):
     def _set(self, request: Request, public_id: str, *, replace: bool) -> Response:
         user = _user(request)
         endpoint = services.get_endpoint_by_id(user, public_id)
-        services.require(user, endpoint, PermissionLevel.CAN_MANAGE)
+        services.require(user, endpoint, Action.CHANGE_PERMISSIONS)
         grants = parsing.read_grants(_body(request))
         services.set_permissions(user, endpoint, grants, replace=replace)
         return Response(representation.access_control(endpoint))
@@ -195,5 +197,7 @@ class PermissionsView(APIView):
 
 class PermissionLevelsView(APIView):
     def get(self, request: Request, public_id: str) -> Response:
-        services.get_endpoint_by_id(_user(request), public_id)
+        user = _user(request)
+        endpoint = services.get_endpoint_by_id(user, public_id)
+        services.require(user, endpoint, Action.READ_PERMISSIONS)
         return Response(representation.permission_levels())

@@ -13,15 +13,16 @@ from portal.accounts.models import User
 from portal.endpoints import services
 from portal.endpoints.models import Endpoint
 from portal.endpoints.pages.common import open_endpoint, page, user_of
-from portal.endpoints.states import PermissionLevel, Ready
+from portal.endpoints.states import Ready
 from portal.rest import ApiError, PermissionDenied
+from serving.permissions import Action
 
 
 @page
 @require_http_methods(["GET", "POST"])
 def delete(request: HttpRequest, name: str) -> HttpResponse:
     """Ask, and with POST delete; an endpoint that answers requests asks for its name."""
-    opened = open_endpoint(request, name, level=PermissionLevel.CAN_MANAGE)
+    opened = open_endpoint(request, name, action=Action.DELETE)
     endpoint = opened.endpoint
     must_confirm = endpoint.ready == Ready.READY
     if request.method == "POST":
@@ -37,10 +38,14 @@ def delete(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _act(
-    request: HttpRequest, name: str, act: Callable[[User, Endpoint], object], done: str
+    request: HttpRequest,
+    name: str,
+    action: Action,
+    act: Callable[[User, Endpoint], object],
+    done: str,
 ) -> HttpResponse:
     """Do it, say that it is done or why not, and go back."""
-    opened = open_endpoint(request, name, level=PermissionLevel.CAN_MANAGE)
+    opened = open_endpoint(request, name, action=action)
     try:
         act(user_of(request), opened.endpoint)
     except PermissionDenied:
@@ -57,8 +62,9 @@ def _act(
 def stop(request: HttpRequest, name: str) -> HttpResponse:
     """Ask, and with POST stop."""
     if request.method == "POST":
-        return _act(request, name, services.stop_endpoint, f"{name} is being stopped.")
-    opened = open_endpoint(request, name, level=PermissionLevel.CAN_MANAGE)
+        done = f"{name} is being stopped."
+        return _act(request, name, Action.STOP, services.stop_endpoint, done)
+    opened = open_endpoint(request, name, action=Action.STOP)
     return render(request, "endpoints/stop.html", {"opened": opened, "endpoint": opened.endpoint})
 
 
@@ -66,18 +72,22 @@ def stop(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 def start(request: HttpRequest, name: str) -> HttpResponse:
     """Start a stopped endpoint."""
-    return _act(request, name, services.start_endpoint, f"{name} is being started.")
+    return _act(request, name, Action.START, services.start_endpoint, f"{name} is being started.")
 
 
 @page
 @require_POST
 def retry(request: HttpRequest, name: str) -> HttpResponse:
     """Try a failed deployment again."""
-    return _act(request, name, services.retry_deployment, "The deployment starts again.")
+    return _act(
+        request, name, Action.RETRY, services.retry_deployment, "The deployment starts again."
+    )
 
 
 @page
 @require_POST
 def cancel(request: HttpRequest, name: str) -> HttpResponse:
     """Cancel the update that is under way."""
-    return _act(request, name, services.cancel_update, "The update is being canceled.")
+    return _act(
+        request, name, Action.CANCEL, services.cancel_update, "The update is being canceled."
+    )

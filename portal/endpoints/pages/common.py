@@ -18,9 +18,10 @@ from django.shortcuts import render
 from portal.accounts.models import User
 from portal.endpoints import reading, services
 from portal.endpoints.models import Endpoint
-from portal.endpoints.states import PERMISSION_RANK, ConfigUpdate, PermissionLevel
+from portal.endpoints.states import ConfigUpdate, PermissionLevel
 from portal.rest import FeatureDisabled, PermissionDenied, ResourceDoesNotExist
 from portal.ui.tones import Chip
+from serving.permissions import Action, allowed
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
@@ -67,29 +68,25 @@ class Opened:
     url: str
 
     @property
-    def can_query(self) -> bool:
-        return PERMISSION_RANK[self.level] >= PERMISSION_RANK[PermissionLevel.CAN_QUERY]
-
-    @property
-    def can_manage(self) -> bool:
-        return self.level == PermissionLevel.CAN_MANAGE
+    def may(self) -> dict[str, bool]:
+        """What the user may do, by action: `opened.may.delete`."""
+        can = allowed(self.level)
+        return {action.value: action in can for action in Action}
 
     @property
     def is_updating(self) -> bool:
         return self.endpoint.config_update == ConfigUpdate.IN_PROGRESS
 
 
-def open_endpoint(
-    request: HttpRequest, name: str, *, level: PermissionLevel = PermissionLevel.CAN_VIEW
-) -> Opened:
-    """The endpoint: a 404 for whoever may not see it, a 403 below `level`."""
+def open_endpoint(request: HttpRequest, name: str, *, action: Action = Action.SEE) -> Opened:
+    """The endpoint: a 404 for whoever may not see it, a 403 for whoever may not do `action`."""
     user = user_of(request)
     endpoint = services.get_endpoint(user, name)
-    services.require(user, endpoint, level)
+    services.require(user, endpoint, action)
     ready_chip, update_chip = reading.endpoint_chips(endpoint)
     return Opened(
         endpoint=endpoint,
-        level=services.level_of(user, endpoint) or level,
+        level=services.level_of(user, endpoint) or PermissionLevel.CAN_VIEW,
         ready_chip=ready_chip,
         update_chip=update_chip,
         url=f"{base_url(request)}/serving-endpoints/{endpoint.name}/invocations",

@@ -33,8 +33,8 @@ from portal.endpoints.forms.summary import changes, needs_deployment
 from portal.endpoints.inputs import EndpointInput
 from portal.endpoints.models import Endpoint, EndpointConfig
 from portal.endpoints.pages.common import Opened, base_url, open_endpoint, page, user_of
-from portal.endpoints.states import PermissionLevel
 from portal.rest import ApiError, PermissionDenied
+from serving.permissions import Action
 
 SENT = "sent_forms"
 """Session: a form's key to the endpoint that its first sending made or changed."""
@@ -54,7 +54,7 @@ class Editing:
 
 
 def _editing(request: HttpRequest, name: str) -> Editing:
-    opened = open_endpoint(request, name, level=PermissionLevel.CAN_MANAGE)
+    opened = open_endpoint(request, name, action=Action.UPDATE_CONFIG)
     return Editing(
         opened=opened,
         before=EndpointFields.of(opened.endpoint, _newest_config(opened.endpoint)),

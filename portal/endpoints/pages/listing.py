@@ -13,13 +13,14 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from portal.accounts.models import User
-from portal.endpoints import reading
+from portal.endpoints import reading, services
 from portal.endpoints.forms import EndpointFields, EntityFields, parse
 from portal.endpoints.forms.summary import api_curl, create_body
 from portal.endpoints.models import Endpoint, EndpointConfig, ServedEntity
 from portal.endpoints.pages.common import base_url, live, page, user_of
 from portal.endpoints.states import ConfigUpdate, Ready, ReplicaState, TritonStatus
 from portal.ui.tones import Chip, Tone
+from serving.permissions import Action, allowed
 from serving.workloads import WORKLOAD_TYPES
 
 MOVING_S = 3
@@ -54,7 +55,8 @@ class EndpointRow:
     entities: tuple[EntityCell, ...]
     replicas_ready: int
     replicas_wanted: int
-    can_manage: bool
+    may_edit: bool
+    may_delete: bool
 
     @property
     def badness(self) -> int:
@@ -184,7 +186,8 @@ def _columns(filters: Filters) -> list[Column]:
 
 
 def _rows(user: User, filters: Filters) -> list[EndpointRow]:
-    endpoints = filters.apply(reading.with_everything(Endpoint.objects.visible_to(user)), user)
+    visible = Endpoint.objects.visible_to(user).prefetch_related("permissions")
+    endpoints = filters.apply(reading.with_everything(visible), user)
     rows = [_row(endpoint, user) for endpoint in endpoints]
     rows.sort(key=SORTS[filters.sort.removeprefix("-")], reverse=filters.sort.startswith("-"))
     return rows
@@ -196,6 +199,7 @@ def _row(endpoint: Endpoint, user: User) -> EndpointRow:
     views = [(entity, reading.triton_view(entity)) for entity in entities]
     replicas = [r for entity in entities for r in reading.live_replicas(entity)]
     ready_chip, update_chip = reading.endpoint_chips(endpoint)
+    may = allowed(services.level_of(user, endpoint))
     return EndpointRow(
         endpoint=endpoint,
         ready_chip=ready_chip,
@@ -211,7 +215,8 @@ def _row(endpoint: Endpoint, user: User) -> EndpointRow:
         ),
         replicas_ready=sum(r.state == ReplicaState.READY for r in replicas),
         replicas_wanted=len(replicas),
-        can_manage=user.is_workspace_admin or endpoint.creator_id == user.pk,
+        may_edit=Action.UPDATE_CONFIG in may,
+        may_delete=Action.DELETE in may,
     )
 
 

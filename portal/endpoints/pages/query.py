@@ -24,6 +24,7 @@ from portal.accounts.models import User
 from portal.endpoints.models import Endpoint, ServedEntity
 from portal.endpoints.pages import snippets
 from portal.endpoints.pages.common import base_url, open_endpoint, page, user_of
+from serving.permissions import Action
 from serving.spec import Principal
 
 TOKEN_LIFETIME_S = 700
@@ -59,7 +60,8 @@ class Answer:
 @page
 def query(request: HttpRequest, name: str) -> HttpResponse:
     """The request form; POST sends."""
-    opened = open_endpoint(request, name)
+    action = Action.QUERY if request.method == "POST" else Action.SEE
+    opened = open_endpoint(request, name, action=action)
     entities = _entities(opened.endpoint)
     chosen = request.POST.get("entity", request.GET.get("entity", ""))
     entity = next((e for e in entities if e.name == chosen), None)

@@ -11,6 +11,8 @@ from portal.endpoints.services.lifecycle import (
 )
 from portal.endpoints.services.sharing import (
     Grant,
+    forget_group,
+    remove_permission,
     set_ai_gateway,
     set_description,
     set_notifications,
@@ -33,12 +35,14 @@ __all__ = [
     "default_name",
     "delete_endpoint",
     "eligibility_of",
+    "forget_group",
     "get_endpoint",
     "get_endpoint_by_id",
     "level_of",
     "name_problem",
     "plan_config",
     "plan_endpoint",
+    "remove_permission",
     "require",
     "retry_deployment",
     "set_ai_gateway",

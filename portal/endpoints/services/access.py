@@ -1,11 +1,12 @@
-"""Who sees an endpoint and what they may do on it: the one table for API, pages and gateway."""
+"""Who sees an endpoint and what they may do on it, by the table of `serving.permissions`."""
 
 from __future__ import annotations
 
 from portal.accounts.models import User
 from portal.endpoints.models import Endpoint
-from portal.endpoints.states import PERMISSION_RANK, PermissionLevel
+from portal.endpoints.states import PermissionLevel
 from portal.rest import PermissionDenied, ResourceDoesNotExist
+from serving.permissions import LEAST_LEVEL, Action, Verdict, highest, judge
 
 
 def get_endpoint(user: User, name: str) -> Endpoint:
@@ -36,28 +37,30 @@ def level_of(user: User, endpoint: Endpoint) -> PermissionLevel | None:
     """The highest level that `user` has on `endpoint`, by name, by group, as creator or admin."""
     if user.is_workspace_admin or endpoint.creator_id == user.pk:
         return PermissionLevel.CAN_MANAGE
-    levels = [
-        PermissionLevel(permission.level)
+    found = highest(
+        permission.level
         for permission in endpoint.permissions.all()
         if permission.user_id == user.pk or permission.group_name in user.group_names
-    ]
-    return max(levels, key=PERMISSION_RANK.__getitem__, default=None)
+    )
+    return None if found is None else PermissionLevel(found.value)
 
 
-def require(user: User, endpoint: Endpoint, level: PermissionLevel) -> None:
-    """Let `user` pass with at least `level` on `endpoint`.
+def require(user: User, endpoint: Endpoint, action: Action) -> None:
+    """Let `user` pass where the table lets them do `action` on `endpoint`.
 
     Raises:
         ResourceDoesNotExist: They may not even see it.
         PermissionDenied: They see it, but may not do this.
     """
     found = level_of(user, endpoint)
-    if found is None:
+    verdict = judge(found, action)
+    if found is None or verdict is Verdict.HIDDEN:
         raise ResourceDoesNotExist(
             f"There is no endpoint “{endpoint.name}”, or you may not see it."
         )
-    if PERMISSION_RANK[found] < PERMISSION_RANK[level]:
+    if verdict is Verdict.REFUSED:
+        needed = PermissionLevel(LEAST_LEVEL[action].value)
         raise PermissionDenied(
-            f"This needs “{level.label}” on endpoint “{endpoint.name}”; you have "
+            f"This needs “{needed.label}” on endpoint “{endpoint.name}”; you have "
             f"“{found.label}”. Ask {endpoint.creator} or a workspace admin."
         )

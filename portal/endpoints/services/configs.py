@@ -27,7 +27,6 @@ from portal.endpoints.states import (
     UNDER_WAY,
     ConfigUpdate,
     EntityState,
-    PermissionLevel,
     StepName,
 )
 from portal.queue import enqueue
@@ -37,6 +36,7 @@ from portal.rest import (
     ResourceAlreadyExists,
     ResourceConflict,
 )
+from serving.permissions import Action
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,7 +94,7 @@ def update_config(
         ResourceConflict: An update is under way.
         InvalidState: The endpoint is stopped.
     """
-    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    require(user, endpoint, Action.UPDATE_CONFIG)
     check_creator(endpoint)
     if endpoint.is_stopped:
         raise InvalidState(f"Endpoint “{endpoint.name}” is stopped. Start it, then update it.")

@@ -28,11 +28,11 @@ from portal.endpoints.states import (
     ConfigUpdate,
     DeploymentState,
     EntityState,
-    PermissionLevel,
     Ready,
 )
 from portal.queue import enqueue
 from portal.rest import InvalidState
+from serving.permissions import Action
 
 
 def retry_deployment(user: User, endpoint: Endpoint) -> Deployment:
@@ -44,7 +44,7 @@ def retry_deployment(user: User, endpoint: Endpoint) -> Deployment:
         ResourceConflict: An update is under way.
         InvalidState: The endpoint is stopped.
     """
-    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    require(user, endpoint, Action.RETRY)
     check_creator(endpoint)
     if endpoint.is_stopped:
         raise InvalidState(f"Endpoint “{endpoint.name}” is stopped. Start it instead.")
@@ -66,7 +66,7 @@ def cancel_update(user: User, endpoint: Endpoint) -> None:
     Raises:
         InvalidState: No update is under way, or it has taken over the traffic already.
     """
-    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    require(user, endpoint, Action.CANCEL)
     # The switch of the traffic holds the same lock, so that one of the two is first.
     endpoint = Endpoint.objects.select_for_update().get(pk=endpoint.pk)
     deployment = endpoint.deployments.filter(state__in=UNDER_WAY).first()
@@ -94,7 +94,7 @@ def stop_endpoint(user: User, endpoint: Endpoint) -> None:
         InvalidState: It is stopped already, or never served.
         ResourceConflict: An update is under way.
     """
-    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    require(user, endpoint, Action.STOP)
     refuse_while_updating(endpoint)
     if endpoint.is_stopped:
         raise InvalidState(f"Endpoint “{endpoint.name}” is stopped already.")
@@ -119,7 +119,7 @@ def start_endpoint(user: User, endpoint: Endpoint) -> Deployment:
         InvalidState: It is not stopped.
         ResourceConflict: It is being started.
     """
-    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    require(user, endpoint, Action.START)
     check_creator(endpoint)
     if not endpoint.is_stopped or endpoint.active_config is None:
         raise InvalidState(f"Endpoint “{endpoint.name}” is not stopped.")
@@ -136,7 +136,7 @@ def delete_endpoint(user: User, endpoint: Endpoint) -> None:
 
     The name is free again at once. Environments stay: other versions share them.
     """
-    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    require(user, endpoint, Action.DELETE)
     for deployment in endpoint.deployments.filter(state__in=UNDER_WAY):
         move_deployment(
             deployment, DeploymentState.CANCELED, reason="The endpoint was deleted.", actor=user

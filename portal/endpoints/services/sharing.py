@@ -16,6 +16,7 @@ from portal.endpoints.services.access import require
 from portal.endpoints.services.moves import record
 from portal.endpoints.services.validation import Problems, check_tags
 from portal.endpoints.states import PermissionLevel
+from serving.permissions import Action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ def update_tags(
     user: User, endpoint: Endpoint, *, add: Mapping[str, str], delete: Iterable[str]
 ) -> None:
     """Add or change tags, and delete some; unknown keys to delete are nothing."""
-    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    require(user, endpoint, Action.UPDATE_TAGS)
     problems = Problems()
     check_tags(add, problems)
     problems.raise_if_any()
@@ -45,7 +46,7 @@ def update_tags(
 @transaction.atomic
 def set_description(user: User, endpoint: Endpoint, description: str) -> None:
     """Describe the endpoint."""
-    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    require(user, endpoint, Action.UPDATE_DESCRIPTION)
     endpoint.description = description
     _changed(user, endpoint, "description")
 
@@ -53,7 +54,7 @@ def set_description(user: User, endpoint: Endpoint, description: str) -> None:
 @transaction.atomic
 def set_notifications(user: User, endpoint: Endpoint, wanted: Mapping[str, Sequence[str]]) -> None:
     """Remember who hears of updates by e-mail."""
-    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    require(user, endpoint, Action.UPDATE_NOTIFICATIONS)
     endpoint.email_notifications = {key: list(value) for key, value in wanted.items()}
     _changed(user, endpoint, "email_notifications")
 
@@ -61,7 +62,7 @@ def set_notifications(user: User, endpoint: Endpoint, wanted: Mapping[str, Seque
 @transaction.atomic
 def set_rate_limits(user: User, endpoint: Endpoint, limits: Sequence[Mapping[str, Any]]) -> None:
     """Remember rate limits, in the older form."""
-    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    require(user, endpoint, Action.UPDATE_LIMITS)
     endpoint.rate_limits = [dict(limit) for limit in limits]
     _changed(user, endpoint, "rate_limits")
 
@@ -69,7 +70,7 @@ def set_rate_limits(user: User, endpoint: Endpoint, limits: Sequence[Mapping[str
 @transaction.atomic
 def set_ai_gateway(user: User, endpoint: Endpoint, wanted: Mapping[str, Any]) -> None:
     """Replace the AI Gateway's settings."""
-    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    require(user, endpoint, Action.UPDATE_LIMITS)
     endpoint.ai_gateway = dict(wanted)
     _changed(user, endpoint, "ai_gateway")
 
@@ -87,31 +88,73 @@ def _changed(user: User, endpoint: Endpoint, what: str) -> None:
 def set_permissions(
     user: User, endpoint: Endpoint, grants: Sequence[Grant], *, replace: bool
 ) -> None:
-    """Grant levels; `replace` takes away whatever is not named. The creator always manages.
+    """Grant levels; `replace` takes away whatever is not named.
+
+    The creator and the workspace's admins manage the endpoint whatever is granted.
 
     Raises:
-        InvalidParameterValue: A user does not exist.
+        InvalidParameterValue: Somebody does not exist, is named twice, or would be locked out.
     """
-    require(user, endpoint, PermissionLevel.CAN_MANAGE)
+    require(user, endpoint, Action.CHANGE_PERMISSIONS)
     problems = Problems()
     planned = [_permission(endpoint, grant, problems) for grant in grants]
+    named = [(grant.user_name, grant.group_name) for grant in grants]
+    for name in sorted({name for name in named if named.count(name) > 1}):
+        problems.add("access_control_list", f"“{name[0] or name[1]}” is named twice.")
     problems.raise_if_any()
     if replace:
         endpoint.permissions.all().delete()
     for permission in planned:
-        EndpointPermission.objects.update_or_create(
-            endpoint=endpoint,
-            user=permission.user,
-            group_name=permission.group_name,
-            defaults={"level": permission.level},
-        )
+        if permission is not None:
+            EndpointPermission.objects.update_or_create(
+                endpoint=endpoint,
+                user=permission.user,
+                group_name=permission.group_name,
+                defaults={"level": permission.level},
+            )
+    _permissions_changed(user, endpoint)
+
+
+@transaction.atomic
+def remove_permission(
+    user: User, endpoint: Endpoint, *, user_name: str = "", group_name: str = ""
+) -> None:
+    """Take away what one user or group was granted; there may be nothing to take away."""
+    require(user, endpoint, Action.CHANGE_PERMISSIONS)
+    granted = endpoint.permissions.filter(group_name=group_name)
+    granted = granted.filter(user__username=user_name) if user_name else granted.filter(user=None)
+    if granted.delete()[0]:
+        _permissions_changed(user, endpoint)
+
+
+@transaction.atomic
+def forget_group(group_name: str) -> None:
+    """Take away everything that a group was granted, on every endpoint."""
+    granted = EndpointPermission.objects.filter(user=None, group_name=group_name)
+    for endpoint in Endpoint.objects.existing().filter(permissions__in=granted):
+        publish(endpoint)
+    granted.delete()
+
+
+def _permissions_changed(user: User, endpoint: Endpoint) -> None:
     endpoint.changed_by = user
     endpoint.save(update_fields=["changed_by", "updated_at"])
     record(endpoint, "permissions_changed", f"{user} changed the permissions.", actor=user)
     publish(endpoint)
 
 
-def _permission(endpoint: Endpoint, grant: Grant, problems: Problems) -> EndpointPermission:
+def _permission(endpoint: Endpoint, grant: Grant, problems: Problems) -> EndpointPermission | None:
+    """The row of a grant; none for those who manage the endpoint anyway."""
+    is_inherent = grant.group_name == ADMINS or grant.user_name == endpoint.creator.username
+    if is_inherent:
+        if grant.level != PermissionLevel.CAN_MANAGE:
+            who = grant.user_name or f"The group “{grant.group_name}”"
+            problems.add(
+                "access_control_list",
+                f"{who} always has {PermissionLevel.CAN_MANAGE} here: the creator and the "
+                "workspace's admins cannot be locked out. Leave them out of the list.",
+            )
+        return None
     permission = EndpointPermission(
         endpoint=endpoint, group_name=grant.group_name, level=grant.level
     )
@@ -119,9 +162,6 @@ def _permission(endpoint: Endpoint, grant: Grant, problems: Problems) -> Endpoin
         permission.user = User.objects.filter(username=grant.user_name).first()
         if permission.user is None:
             problems.add("access_control_list", f"There is no user “{grant.user_name}”.")
-    elif not Group.objects.filter(name=grant.group_name).exists() and grant.group_name not in {
-        ADMINS,
-        USERS,
-    }:
+    elif grant.group_name != USERS and not Group.objects.filter(name=grant.group_name).exists():
         problems.add("access_control_list", f"There is no group “{grant.group_name}”.")
     return permission
