@@ -10,5 +10,6 @@ gateway_application = create_gateway(
     GatewaySettings(
         redis_url=settings.REDIS_URL,
         max_request_bytes=settings.MAX_REQUEST_BYTES,
+        processes=settings.WEB_WORKERS,
     )
 )

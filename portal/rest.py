@@ -39,6 +39,7 @@ class ApiError(Exception):
 
     code: ClassVar[str] = "INTERNAL_ERROR"
     status: ClassVar[int] = 500
+    retry_after_s = 1  # sent with 429 and 503
 
     def __init__(self, message: str, *, details: Sequence[Mapping[str, Any]] = ()) -> None:
         super().__init__(message)
@@ -112,6 +113,17 @@ class ResourceConflict(ApiError):
     status = 409
 
 
+class RequestLimitExceeded(ApiError):
+    """Too many calls of this kind; there is room again in `retry_after_s`."""
+
+    code = "REQUEST_LIMIT_EXCEEDED"
+    status = 429
+
+    def __init__(self, message: str, *, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class TemporarilyUnavailable(ApiError):
     code = "TEMPORARILY_UNAVAILABLE"
     status = 503
@@ -146,7 +158,7 @@ def error_response(error: ApiError, request: HttpRequest | None) -> JsonResponse
     body = error_body(error.code, error.message, request, error.details)
     response = JsonResponse(body, status=error.status)
     if error.status in {429, 503}:
-        response["Retry-After"] = "1"
+        response["Retry-After"] = str(error.retry_after_s)
     return response
 
 
@@ -163,7 +175,7 @@ def exception_handler(exc: Exception, context: Mapping[str, Any]) -> Response:
         error_body(error.code, error.message, request, error.details), status=error.status
     )
     if error.status in {429, 503}:
-        response["Retry-After"] = "1"
+        response["Retry-After"] = str(error.retry_after_s)
     return response
 
 

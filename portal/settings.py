@@ -48,8 +48,12 @@ PYTHON_HOMES = env.words("SHOAL_PYTHON_HOMES", "")  # prefixes of further interp
 REPLICA_START_DEADLINE_S = env.integer("SHOAL_REPLICA_START_DEADLINE_S", 600, least=10)
 REQUEST_TIMEOUT_S = env.integer("SHOAL_REQUEST_TIMEOUT_S", 55, least=1, most=597)
 MAX_REQUEST_BYTES = env.integer("SHOAL_MAX_REQUEST_MB", 16, least=1) * 2**20
-MAX_SERVED_ENTITIES = 15
-MAX_ENVIRONMENT_VARIABLES = 50
+MAX_SERVED_ENTITIES = env.integer("SHOAL_MAX_SERVED_ENTITIES", 15, least=1)
+MAX_ENVIRONMENT_VARIABLES = env.integer("SHOAL_MAX_ENVIRONMENT_VARIABLES", 50)
+MAX_CONCURRENCY = env.integer("SHOAL_MAX_CONCURRENCY", 1024, least=4)  # of a served entity
+MAX_WORKSPACE_CONCURRENCY = env.integer("SHOAL_MAX_WORKSPACE_CONCURRENCY", 4096, least=4)
+MAX_ENDPOINTS = env.integer("SHOAL_MAX_ENDPOINTS", 1000, least=1)
+MAX_OPERATIONS = env.integer("SHOAL_MAX_OPERATIONS", 50, least=1)  # in 5 minutes
 UPLOAD_EXPIRES_S = 24 * 3600
 STORE_GRACE_S = 6 * 3600  # how long unpacked environments and models outlive their last use
 

@@ -32,3 +32,8 @@ REPLICA_CHANGES = "shoal:replica-changes"
 def replica_status_key(replica_id: str) -> str:
     """String with expiry: `ReplicaStatus` JSON."""
     return f"shoal:replica:{replica_id}"
+
+
+def limit_key(endpoint_id: str, counted: str) -> str:
+    """Hash with expiry: the calls of one rate limit in this minute and in the one before."""
+    return f"shoal:limit:{endpoint_id}:{counted}"

@@ -215,6 +215,24 @@ class RouteEntity:
     replicas: tuple[RouteReplica, ...]
 
 
+class LimitKey(StrEnum):
+    """Whose calls a rate limit counts together."""
+
+    ENDPOINT = "endpoint"  # everybody's
+    USER = "user"  # each user's, or those of the named one
+    SERVICE_PRINCIPAL = "service_principal"  # those of the named one
+    USER_GROUP = "user_group"  # those of all members of the named group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimit:
+    """At most `calls` a minute; `principal` is a user's or a group's name, empty for "each"."""
+
+    key: LimitKey
+    calls: int
+    principal: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """An endpoint as the gateway needs it.
@@ -223,6 +241,7 @@ class Route:
         message: Why there is nothing to answer, when `entities` has no replica.
         user_levels: User id to permission level ("CAN_VIEW", "CAN_QUERY", "CAN_MANAGE").
         group_levels: Group name to permission level.
+        rate_limits: All that apply; see `serving.gateway.limiting` for how they work together.
     """
 
     endpoint_id: str
@@ -233,6 +252,7 @@ class Route:
     entities: tuple[RouteEntity, ...]
     user_levels: Mapping[str, str]
     group_levels: Mapping[str, str]
+    rate_limits: tuple[RateLimit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

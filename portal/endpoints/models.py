@@ -101,6 +101,20 @@ class Endpoint(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def is_updating(self) -> bool:
+        """Whether a config is rolling out."""
+        return self.config_update == ConfigUpdate.IN_PROGRESS
+
+
+class Operation(models.Model):
+    """An endpoint was created or updated; too many of these in a while make the next one wait."""
+
+    at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.at}"
+
 
 class EndpointTag(models.Model):
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="tags")

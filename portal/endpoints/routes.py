@@ -16,7 +16,15 @@ from portal.endpoints.states import (
     PermissionLevel,
     ReplicaState,
 )
-from serving.spec import Backend, Batching, Route, RouteEntity, RouteReplica
+from serving.spec import (
+    Backend,
+    Batching,
+    LimitKey,
+    RateLimit,
+    Route,
+    RouteEntity,
+    RouteReplica,
+)
 
 
 def publish(endpoint: Endpoint) -> None:
@@ -70,6 +78,21 @@ def build_route(endpoint: Endpoint) -> Route:
         entities=tuple(_entity(entity) for entity in entities),
         user_levels=levels,
         group_levels=groups,
+        rate_limits=rate_limits(endpoint),
+    )
+
+
+def rate_limits(endpoint: Endpoint) -> tuple[RateLimit, ...]:
+    """The limits of the AI gateway and those of the older call."""
+    kept = [*endpoint.ai_gateway.get("rate_limits", ()), *endpoint.rate_limits]
+    return tuple(
+        RateLimit(
+            key=LimitKey(limit.get("key", LimitKey.ENDPOINT)),
+            calls=limit["calls"],
+            principal=limit.get("principal", ""),
+        )
+        for limit in kept
+        if isinstance(limit.get("calls"), int)
     )
 
 

@@ -22,16 +22,18 @@ from serving.gateway.dispatch import Call, Dispatcher, Outcome
 from serving.gateway.errors import (
     EndpointDoesNotExist,
     NotPermitted,
+    RateLimited,
     Unauthenticated,
     UnknownPath,
 )
 from serving.gateway.http import ClientGone, Cut, Head, Watch, read_body, read_head
+from serving.gateway.limiting import RateLimiter
 from serving.gateway.replies import TIMED_OUT
 from serving.gateway.routing import Limits, LiveRoute
 from serving.gateway.state import GatewayState
+from serving.permissions import Action, Verdict, judge
 from serving.protocol.mlflow_parser import import_mlflow
 from serving.spec import Principal
-from serving.permissions import Action, Verdict, judge
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +50,8 @@ class GatewaySettings:
         max_waiting: Requests that may queue at a served entity beyond those in flight.
         body_timeout_s: For a body to arrive.
         recovery_s: How long requests wait for replicas that went away to come back.
-        retry_after_s: What 429 and 503 tell the caller.
+        retry_after_s: What 429 and 503 tell the caller, where nothing better is known.
+        processes: Gateways that share rate limits while Redis is away.
     """
 
     redis_url: str
@@ -57,6 +60,7 @@ class GatewaySettings:
     body_timeout_s: float = 30.0
     recovery_s: float = 30.0
     retry_after_s: int = 1
+    processes: int = 1
 
 
 def create_gateway(settings: GatewaySettings) -> ASGIApp:
@@ -72,7 +76,7 @@ class Gateway:
         self._limits = Limits(max_waiting=settings.max_waiting, recovery_s=settings.recovery_s)
         self._state = GatewayState(settings.redis_url, self._limits)
         self._dispatcher = Dispatcher(self._state)
-        self._retry_after = (b"retry-after", str(settings.retry_after_s).encode())
+        self._limiter = RateLimiter(settings.redis_url, settings.processes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's request, or the server's start and stop."""
@@ -90,6 +94,7 @@ class Gateway:
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self._state.stop()
+                await self._limiter.stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -125,6 +130,9 @@ class Gateway:
         endpoint_name, entity_name = _names_in(scope["path"], scope["method"])
         principal = self._principal_of(head)
         route = self._route_for(endpoint_name, principal)
+        limits = route.spec.rate_limits
+        if limits:
+            await self._limiter.admit(route.spec.endpoint_id, endpoint_name, limits, principal)
         raw = await read_body(receive, head.content_length, self._settings.max_request_bytes)
         watch.begin_answer(route.spec.request_timeout_s)
         return await self._dispatcher.answer(Call(endpoint_name, entity_name, raw))
@@ -167,7 +175,10 @@ class Gateway:
         )
         headers = [_JSON]
         if error.status in RETRY_AFTER_STATUS:
-            headers.append(self._retry_after)
+            retry_after_s = self._settings.retry_after_s
+            if isinstance(error, RateLimited):
+                retry_after_s = error.retry_after_s
+            headers.append((b"retry-after", str(retry_after_s).encode()))
         await _send(send, error.status, body, request_id, headers)
 
 

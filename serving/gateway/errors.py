@@ -6,6 +6,7 @@ ServingError
 ├── EndpointDoesNotExist   unknown, or not visible to the caller
 ├── UnknownPath            no such path with this method
 ├── EndpointStopped        a person stopped the endpoint
+├── RateLimited            a rate limit of the endpoint is used up for now
 └── ReplicaUnavailable
     └── ReplicaBroke       it ended or hung up while it had the request
 """
@@ -48,6 +49,18 @@ class EndpointStopped(ServingError):
 
     code = "INVALID_STATE"
     status = 400
+
+
+class RateLimited(ServingError):
+    """A rate limit of the endpoint is used up; there is room again in `retry_after_s`."""
+
+    code = "REQUEST_LIMIT_EXCEEDED"
+    status = 429
+    retryable = True
+
+    def __init__(self, message: str, *, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class ReplicaBroke(ReplicaUnavailable):

@@ -6,7 +6,7 @@ left alone, but external models, which would be served as something else, are re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -293,34 +293,35 @@ def _notifications(reader: Reader) -> dict[str, list[str]]:
 
 
 def _rate_limits(reader: Reader) -> list[dict[str, Any]]:
+    """Each limit as it is kept: its key, number of calls and period, and whom it names."""
+    found = []
     for limit in reader.items("rate_limits"):
-        calls, tokens = limit.integer("calls"), limit.integer("tokens")
-        if calls is None and tokens is None:
+        calls = limit.integer("calls")
+        if limit.body.get("tokens") is not None:
+            limit.problems.add(
+                limit.at("tokens"), "Custom models have no tokens. Give a number of calls."
+            )
+        elif calls is None:
             limit.problems.add(limit.at("calls"), "Give the number of calls.")
-        if any(number is not None and number < 0 for number in (calls, tokens)):
-            limit.problems.add(limit.at("calls"), "Give a number of at least 0.")
         period = limit.text("renewal_period")
         if period not in RENEWAL_PERIODS:
             limit.problems.add(limit.at("renewal_period"), "The only period is “minute”.")
-        limit.text("key")
-        limit.text("principal")
-    found: Sequence[Any] = reader.body.get("rate_limits") or []
-    return [dict(limit) for limit in found if isinstance(limit, dict)] if _is_list(found) else []
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)
+        key, principal = limit.text("key") or "endpoint", limit.text("principal")
+        found.append(
+            {"key": key, "calls": calls, "renewal_period": period}
+            | ({"principal": principal} if principal else {})
+        )
+    return found
 
 
 def _ai_gateway(reader: Reader) -> dict[str, Any]:
-    _rate_limits(reader)
+    limits = _rate_limits(reader)
     keys = (
-        "rate_limits",
         "usage_tracking_config",
         "inference_table_config",
         "guardrails",
         "fallback_config",
     )
-    for key in keys[1:]:
-        reader.mapping(key)
-    return {key: reader.body[key] for key in keys if reader.body.get(key) is not None}
+    kept = {key: reader.mapping(key) for key in keys}
+    answer = {key: value for key, value in kept.items() if value is not None}
+    return {"rate_limits": limits, **answer} if limits else answer

@@ -21,8 +21,10 @@ from portal.endpoints.models import (
 )
 from portal.endpoints.routes import publish
 from portal.endpoints.services.access import require
+from portal.endpoints.services.limits import check_rate_limits
 from portal.endpoints.services.moves import move_config_update, move_entity, record
-from portal.endpoints.services.validation import plan_config, plan_endpoint
+from portal.endpoints.services.quotas import check_concurrency, check_endpoints, count_operation
+from portal.endpoints.services.validation import Problems, plan_config, plan_endpoint
 from portal.endpoints.states import (
     UNDER_WAY,
     ConfigUpdate,
@@ -49,12 +51,18 @@ def create_endpoint(user: User, wanted: EndpointInput) -> Endpoint:
         InvalidParameterValue: With each problem's field.
         FeatureDisabled: Throughput optimized is asked for while the preview is off.
         ResourceAlreadyExists: The name is taken.
+        InvalidState: A quota of the workspace is used up.
+        RequestLimitExceeded: Too many creations and updates in a while.
     """
     if Endpoint.objects.filter(name=wanted.name).exists():
         raise _name_is_taken(wanted.name)
     entities = plan_endpoint(wanted)
+    _check_limits(wanted)
+    check_endpoints()
+    check_concurrency(entities)
     try:
         with transaction.atomic():
+            count_operation()
             endpoint = Endpoint.objects.create(
                 public_id=uuid.uuid4().hex,
                 name=wanted.name,
@@ -77,6 +85,15 @@ def create_endpoint(user: User, wanted: EndpointInput) -> Endpoint:
     return endpoint
 
 
+def _check_limits(wanted: EndpointInput) -> None:
+    problems = Problems()
+    check_rate_limits(wanted.rate_limits, problems)
+    check_rate_limits(
+        wanted.ai_gateway.get("rate_limits", ()), problems, path="ai_gateway.rate_limits"
+    )
+    problems.raise_if_any()
+
+
 def _name_is_taken(name: str) -> ResourceAlreadyExists:
     message = f"There is an endpoint “{name}” already. Choose another name."
     return ResourceAlreadyExists(message, details=[{"field": "name", "message": message}])
@@ -92,7 +109,8 @@ def update_config(
         FeatureDisabled: Throughput optimized is asked for while the preview is off.
         PermissionDenied: The user may not, or the recorded creator is gone.
         ResourceConflict: An update is under way.
-        InvalidState: The endpoint is stopped.
+        InvalidState: The endpoint is stopped, or a quota of the workspace is used up.
+        RequestLimitExceeded: Too many creations and updates in a while.
     """
     require(user, endpoint, Action.UPDATE_CONFIG)
     check_creator(endpoint)
@@ -100,7 +118,9 @@ def update_config(
         raise InvalidState(f"Endpoint “{endpoint.name}” is stopped. Start it, then update it.")
     refuse_while_updating(endpoint)
     planned = plan_config(entities, endpoint.active_config or endpoint.pending_config)
+    check_concurrency(planned, endpoint)
     with one_update_at_a_time(endpoint), transaction.atomic():
+        count_operation()
         config = add_config(user, endpoint, planned)
         message = f"{user} changed the configuration to version {config.version}."
         record(endpoint, "config_changed", message, actor=user)

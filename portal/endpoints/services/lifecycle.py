@@ -23,6 +23,7 @@ from portal.endpoints.services.moves import (
     move_ready,
     record,
 )
+from portal.endpoints.services.quotas import check_concurrency
 from portal.endpoints.states import (
     UNDER_WAY,
     ConfigUpdate,
@@ -116,7 +117,7 @@ def start_endpoint(user: User, endpoint: Endpoint) -> Deployment:
     It counts as stopped until the new config takes the traffic, so that nothing launches the old.
 
     Raises:
-        InvalidState: It is not stopped.
+        InvalidState: It is not stopped, or a quota of the workspace is used up.
         ResourceConflict: It is being started.
     """
     require(user, endpoint, Action.START)
@@ -124,6 +125,7 @@ def start_endpoint(user: User, endpoint: Endpoint) -> Deployment:
     if not endpoint.is_stopped or endpoint.active_config is None:
         raise InvalidState(f"Endpoint “{endpoint.name}” is not stopped.")
     refuse_while_updating(endpoint)
+    check_concurrency(endpoint.active_config.entities.all(), endpoint)
     with one_update_at_a_time(endpoint), transaction.atomic():
         record(endpoint, "endpoint_started", f"{user} started the endpoint.", actor=user)
         config = add_config(user, endpoint, copy_entities(endpoint.active_config))

@@ -13,6 +13,7 @@ from portal.accounts.models import ADMINS, USERS, User
 from portal.endpoints.models import Endpoint, EndpointPermission, EndpointTag
 from portal.endpoints.routes import publish
 from portal.endpoints.services.access import require
+from portal.endpoints.services.limits import check_rate_limits
 from portal.endpoints.services.moves import record
 from portal.endpoints.services.validation import Problems, check_tags
 from portal.endpoints.states import PermissionLevel
@@ -61,16 +62,30 @@ def set_notifications(user: User, endpoint: Endpoint, wanted: Mapping[str, Seque
 
 @transaction.atomic
 def set_rate_limits(user: User, endpoint: Endpoint, limits: Sequence[Mapping[str, Any]]) -> None:
-    """Remember rate limits, in the older form."""
+    """Replace the rate limits of the older form.
+
+    Raises:
+        InvalidParameterValue: With each wrong limit.
+    """
     require(user, endpoint, Action.UPDATE_LIMITS)
+    problems = Problems()
+    check_rate_limits(limits, problems)
+    problems.raise_if_any()
     endpoint.rate_limits = [dict(limit) for limit in limits]
     _changed(user, endpoint, "rate_limits")
 
 
 @transaction.atomic
 def set_ai_gateway(user: User, endpoint: Endpoint, wanted: Mapping[str, Any]) -> None:
-    """Replace the AI Gateway's settings."""
+    """Replace the AI Gateway's settings, rate limits included.
+
+    Raises:
+        InvalidParameterValue: With each wrong limit.
+    """
     require(user, endpoint, Action.UPDATE_LIMITS)
+    problems = Problems()
+    check_rate_limits(wanted.get("rate_limits", ()), problems)
+    problems.raise_if_any()
     endpoint.ai_gateway = dict(wanted)
     _changed(user, endpoint, "ai_gateway")
 

@@ -28,7 +28,6 @@ SECRET = re.compile(r"\{\{\s*secrets/.*\}\}")
 RESERVED_PREFIX = "databricks-"
 RESERVED_NAMES = {"new"}  # the create form's place among the endpoints' pages
 CONCURRENCY_STEP = 4
-MAX_CONCURRENCY = 1024
 MAX_VARIABLE_CHARACTERS = 32_768
 
 BATCHING_BOUNDS: dict[str, tuple[int, int]] = {
@@ -265,11 +264,11 @@ def _check_range(
         ("min_provisioned_concurrency", least, floor),
         ("max_provisioned_concurrency", most, CONCURRENCY_STEP),
     ):
-        if value % CONCURRENCY_STEP or not lowest <= value <= MAX_CONCURRENCY:
+        if value % CONCURRENCY_STEP or not lowest <= value <= settings.MAX_CONCURRENCY:
             problems.add(
                 f"{path}.{name}",
                 f"{value}: give a multiple of {CONCURRENCY_STEP} from {lowest} "
-                f"to {MAX_CONCURRENCY}.",
+                f"to {settings.MAX_CONCURRENCY}.",
             )
     if most < least:
         problems.add(
