@@ -10,23 +10,49 @@ from typing import Any, cast
 
 from django.core.asgi import get_asgi_application
 
-from serving.gateway.asgi import ASGIApp, Receive, Scope, Send
+from serving.gateway.asgi import ASGIApp, Message, Receive, Scope, Send
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 django_application = cast(ASGIApp, cast(Any, get_asgi_application()))
 
-from portal.gateway import gateway_application  # noqa: E402 - needs the apps, which Django has now loaded
+from django.conf import settings  # noqa: E402 - after the apps, which Django has now loaded
+
+from portal.gateway import gateway_application  # noqa: E402 - likewise
+from portal.proxies import TrustedProxies  # noqa: E402 - likewise
 from portal.registry.transfer import transfer_application  # noqa: E402 - likewise
 
 GATEWAY_PREFIX = "/serving-endpoints/"
 TRANSFER_PREFIXES = ("/api/2.0/fs/files/", "/api/2.0/fs/transfer/")
+DATA_HEADERS = (
+    # Neither predictions nor files are ever documents: no browser runs or frames what they hold.
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; sandbox"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"private, no-store"),
+)
+
+proxies = TrustedProxies(settings.TRUSTED_PROXIES)
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     """Hand the connection to the application that its path belongs to."""
-    if scope["type"] == "lifespan" or scope["path"].startswith(GATEWAY_PREFIX):
+    if scope["type"] == "lifespan":
         await gateway_application(scope, receive, send)
+    elif scope["path"].startswith(GATEWAY_PREFIX):
+        await gateway_application(scope, receive, _with_data_headers(send))
     elif scope["path"].startswith(TRANSFER_PREFIXES):
-        await transfer_application(scope, receive, send)
+        await transfer_application(proxies.settle(scope), receive, _with_data_headers(send))
     else:
-        await django_application(scope, receive, send)
+        await django_application(proxies.settle(scope), receive, send)
+
+
+def _with_data_headers(send: Send) -> Send:
+    """Add the headers that a start of an answer lacks."""
+
+    async def with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            present = {name for name, _ in message["headers"]}
+            lacking = [pair for pair in DATA_HEADERS if pair[0] not in present]
+            message = {**message, "headers": [*message["headers"], *lacking]}
+        await send(message)
+
+    return with_headers

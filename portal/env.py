@@ -7,7 +7,9 @@ also come from a file that `<NAME>_FILE` names.
 from __future__ import annotations
 
 import os
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -57,6 +59,30 @@ def words(name: str, default: str) -> list[str]:
 def path(name: str, default: Path) -> Path:
     """An absolute path."""
     return Path(text(name, str(default))).expanduser().absolute()
+
+
+def url(name: str) -> str:
+    """The base of a web address, without a slash at its end; "" where it is unset."""
+    value = text(name, "").rstrip("/")
+    if not value:
+        return ""
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        raise ImproperlyConfigured(f"{name} is {value!r}; expected https://host or http://host.")
+    return value
+
+
+def networks(name: str, default: str) -> list[IPv4Network | IPv6Network]:
+    """Comma-separated addresses and networks."""
+    found = []
+    for word in words(name, default):
+        try:
+            found.append(ip_network(word))
+        except ValueError:
+            raise ImproperlyConfigured(
+                f"{name} holds {word!r}; expected addresses or networks such as 10.0.0.0/8."
+            ) from None
+    return found
 
 
 def secret(name: str) -> str | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import dj_database_url
 
@@ -22,10 +25,13 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 # ---------------------------------------------------------------- where things are
 DATA_DIR = env.path("SHOAL_DATA_DIR", BASE_DIR / ".shoal")
-DATA_DIR.mkdir(parents=True, exist_ok=True)
+DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 HOST = env.text("SHOAL_HOST", "127.0.0.1")
 PORT = env.integer("SHOAL_PORT", 8000, least=1, most=65535)
-PUBLIC_URL = env.text("SHOAL_PUBLIC_URL", "").rstrip("/")  # empty: taken from each request
+IS_LOOPBACK = HOST in {"127.0.0.1", "::1", "localhost"}
+PUBLIC_URL = env.url("SHOAL_PUBLIC_URL")  # empty: taken from each request
+IS_HTTPS = PUBLIC_URL.startswith("https://")
+TRUSTED_PROXIES = env.networks("SHOAL_TRUSTED_PROXIES", "127.0.0.1,::1")
 VALKEY_SOCKET = DATA_DIR / "valkey" / "valkey.sock"
 if len(str(VALKEY_SOCKET)) > 100:  # the kernel takes at most 107 bytes
     VALKEY_SOCKET = Path(tempfile.gettempdir()) / f"shoal-{hash_of(str(DATA_DIR))}" / "valkey.sock"
@@ -59,10 +65,21 @@ STORE_GRACE_S = 6 * 3600  # how long unpacked environments and models outlive th
 
 # ---------------------------------------------------------------- Django
 DEBUG = env.boolean("SHOAL_DEBUG", default=False)
-ALLOWED_HOSTS = env.words(
-    "SHOAL_ALLOWED_HOSTS", "*" if HOST == "127.0.0.1" else f"{HOST},localhost"
+
+
+def _known_hosts() -> str:
+    """The names that requests may carry, unless they are set: any on loopback, while private."""
+    if IS_LOOPBACK and not PUBLIC_URL:
+        return "*"
+    names = [urlsplit(PUBLIC_URL).hostname or "", HOST, "localhost", "127.0.0.1", "[::1]"]
+    return ",".join(dict.fromkeys(name for name in names if name not in {"", "0.0.0.0", "::"}))  # noqa: S104 - compared, not bound
+
+
+ALLOWED_HOSTS = env.words("SHOAL_ALLOWED_HOSTS", _known_hosts())
+CSRF_TRUSTED_ORIGINS = env.words(
+    "SHOAL_TRUSTED_ORIGINS",
+    "{0.scheme}://{0.netloc}".format(urlsplit(PUBLIC_URL)) if PUBLIC_URL else "",
 )
-CSRF_TRUSTED_ORIGINS = env.words("SHOAL_TRUSTED_ORIGINS", PUBLIC_URL)
 
 
 def _secret_key() -> str:
@@ -71,12 +88,14 @@ def _secret_key() -> str:
     if configured:
         return configured
     file = DATA_DIR / "secret_key"
-    try:
-        with file.open("x") as out:
-            file.chmod(0o600)
+    if not file.exists():
+        # Written whole under another name first: processes that start together read one key.
+        written = DATA_DIR / f".secret_key-{secrets.token_hex(8)}"
+        with os.fdopen(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
             out.write(secrets.token_urlsafe(50))
-    except FileExistsError:
-        pass
+        with suppress(FileExistsError):
+            file.hardlink_to(written)
+        written.unlink()
     return file.read_text()
 
 
@@ -99,6 +118,7 @@ INSTALLED_APPS = [
     "portal.endpoints",
     "portal.logs",
 ]
+    "portal.secrets",
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -106,6 +126,7 @@ MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "portal.ui.middleware.PageMiddleware",  # first: its headers are on every answer
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -165,6 +186,20 @@ MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"
 USE_TZ = True
+# An https public URL turns all of this on. Whether a request came by TLS is told by the proxy, and
+# believed from trusted ones only (`portal.proxies`).
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_HTTPS
+SECURE_HSTS_SECONDS = env.integer("SHOAL_HSTS_S", 30 * 24 * 3600) if IS_HTTPS else 0
+SECURE_SSL_REDIRECT = IS_HTTPS
+SECURE_SSL_HOST = urlsplit(PUBLIC_URL).netloc or None
+SECURE_REDIRECT_EXEMPT = [r"^api/", r"^\.well-known/", r"^healthz$"]  # a redirected POST is a GET
+SILENCED_SYSTEM_CHECKS = [
+    # HSTS for subdomains and in browsers' own lists binds the whole domain, which may hold other
+    # services: for its owner to decide, at the proxy.
+    "security.W005",
+    "security.W021",
+    "security.W009",  # shoal.E004 says the same in the words of our settings
+]
 STATIC_URL = "/static/"
 STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]

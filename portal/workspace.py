@@ -21,12 +21,8 @@ def workspace_id() -> str:
 def public_url(request: HttpRequest) -> str:
     """The base URL that the caller reaches this server by, without a trailing slash.
 
-    `SHOAL_PUBLIC_URL` where it is set, else what the request and a proxy's headers say.
+    `SHOAL_PUBLIC_URL` where it is set, else what the request and a trusted proxy say.
     """
     if settings.PUBLIC_URL:
         return str(settings.PUBLIC_URL)
-    scheme = request.headers.get("X-Forwarded-Proto", "").partition(",")[0].strip()
-    host = request.headers.get("X-Forwarded-Host", "").partition(",")[0].strip()
-    if scheme not in {"http", "https"}:
-        scheme = request.scheme or "http"
-    return f"{scheme}://{host or request.get_host()}"
+    return f"{request.scheme}://{request.get_host()}"

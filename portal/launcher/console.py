@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -42,6 +43,7 @@ def run(after_start: Callable[[Stack, Say], None]) -> None:
     Raises:
         CommandError: It cannot start.
     """
+    os.umask(0o077)  # what the portal writes is nobody else's to read
     stack = Stack(say)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)

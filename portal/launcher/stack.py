@@ -79,6 +79,16 @@ def lock(data_dir: Path) -> IO[str]:
     return file
 
 
+def _require_own(folder: Path) -> None:
+    """Refuse a folder, perhaps in /tmp, in which another user could put a socket of his own.
+
+    Raises:
+        CannotStart: It is another user's.
+    """
+    if folder.stat().st_uid != os.getuid():
+        raise CannotStart(f"{folder} belongs to another user. Remove it, or set REDIS_URL.")
+
+
 class Stack:
     """Starts all parts in order, keeps them alive, stops them in the opposite order."""
 
@@ -102,6 +112,7 @@ class Stack:
             directory = self.data_dir / "valkey"
             directory.mkdir(parents=True, exist_ok=True)
             settings.VALKEY_SOCKET.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _require_own(settings.VALKEY_SOCKET.parent)
             command = redis_command(settings.VALKEY_SOCKET, directory)
             self.redis = [self._child("valkey", command)]
             self.redis[0].start()

@@ -24,7 +24,7 @@ def main(fd: int) -> None:
         server_header=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
-        forwarded_allow_ips="127.0.0.1",
+        proxy_headers=False,  # portal.proxies decides whom to believe
     )
     uvicorn.Server(config).run(sockets=[socket.socket(fileno=fd)])
 

@@ -38,6 +38,8 @@ class PageMiddleware:
         if request.path.startswith("/api/"):
             response.headers.setdefault(ORG_ID_HEADER, workspace_id())
         response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+        # Every page shows what its reader alone may see; static files bring their own.
+        response.headers.setdefault("Cache-Control", "private, no-cache")
         return response
 
 

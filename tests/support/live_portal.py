@@ -1,11 +1,9 @@
-"""A portal in processes of its own: web server, and workers when asked, with its own data."""
+"""A portal in processes of its own: web servers, and workers when asked, with its own data."""
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
-import sqlite3
 import subprocess
 import sys
 import time
@@ -15,41 +13,52 @@ from typing import Any
 
 import requests
 
+from portal.launcher.stack import listen
+from tests.support.databases import Database
 from tests.support.valkey import Valkey
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 class LivePortal:
-    """`uvicorn portal.asgi:application` on a free port, over a new SQLite database."""
+    """The launcher's web process on a free port, over a new database."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
-        self.port = _free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = ""
+        self.database = Database(data)
         self.valkey = Valkey(data / "valkey.sock")
         self.variables = os.environ | {
             "SHOAL_DATA_DIR": str(data),
             "REDIS_URL": self.valkey.url,
-            "DATABASE_URL": f"sqlite:///{data / 'db.sqlite3'}",
+            "DATABASE_URL": self.database.url,
             "SHOAL_LOG_LEVEL": "WARNING",
         }
         self.web: subprocess.Popen[bytes] | None = None
-        self.workers: list[subprocess.Popen[bytes]] = []
+        self.others: list[subprocess.Popen[bytes]] = []  # all that run
 
     def start(self) -> None:
         """Make the database and start the web server."""
         self.valkey.start()
         self.manage("migrate", "-v", "0")
-        self.web = self._run(
-            "uvicorn", "portal.asgi:application", "--port", str(self.port), "--log-level", "warning"
-        )
+        self.url, self.web = self.start_web()
+
+    @property
+    def port(self) -> int:
+        """Where the first web process listens."""
+        return int(self.url.rpartition(":")[2])
+
+    def start_web(self) -> tuple[str, subprocess.Popen[bytes]]:
+        """Start a web process on a port of its own; gives its address."""
+        with listen("127.0.0.1", 0) as sock:
+            url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+            web = self._run("portal.launcher.web", str(sock.fileno()), pass_fds=(sock.fileno(),))
+        self.others.append(web)
         for _ in range(600):
-            try:
-                requests.get(f"{self.url}/.well-known/databricks-config", timeout=5)
-                return
-            except requests.ConnectionError:
-                time.sleep(0.1)
+            with suppress(requests.ConnectionError, requests.Timeout):
+                requests.get(f"{url}/.well-known/databricks-config", timeout=5)
+                return url, web
+            time.sleep(0.1)
         raise RuntimeError("the web server does not start")
 
     def start_worker(self) -> subprocess.Popen[bytes]:
@@ -58,7 +67,7 @@ class LivePortal:
             *("celery", "-A", "portal", "worker", "-Q", "default,builds", "-c", "2"),
             *("-l", "warning", "--without-gossip", "--without-mingle"),
         )
-        self.workers.append(worker)
+        self.others.append(worker)
         return worker
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
@@ -69,10 +78,10 @@ class LivePortal:
 
     def stop(self) -> None:
         """Stop everything that was started."""
-        for process in (*self.workers, self.web):
-            if process is not None:
-                self.kill(process)
+        for process in self.others:
+            self.kill(process)
         self.valkey.kill()
+        self.database.drop()
 
     def manage(self, *arguments: str, stdin: str = "") -> str:
         """Run a management command; gives what it prints."""
@@ -100,11 +109,8 @@ class LivePortal:
         return self.manage("create_token", user).strip()
 
     def row(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
-        """A row of the database."""
-        with sqlite3.connect(self.data / "db.sqlite3", timeout=30) as connection:
-            found: tuple[Any, ...] | None = connection.execute(sql, values).fetchone()
-        connection.close()
-        return found
+        """A row of the database; `?` stands for a value."""
+        return self.database.row(sql, *values)
 
     def memory_bytes(self, field: str = "VmRSS") -> int:
         """What the web server holds in memory."""
@@ -114,7 +120,9 @@ class LivePortal:
                 return int(line.split()[1]) * 1024
         raise LookupError(field)
 
-    def _run(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _run(
+        self, module: str, *arguments: str, pass_fds: tuple[int, ...] = ()
+    ) -> subprocess.Popen[bytes]:
         log = (self.data / f"{module}.log").open("ab")
         with log:
             return subprocess.Popen(
@@ -123,15 +131,9 @@ class LivePortal:
                 env=self.variables,
                 stdout=log,
                 stderr=log,
+                pass_fds=pass_fds,
                 start_new_session=True,
             )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Files:

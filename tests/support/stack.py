@@ -16,6 +16,7 @@ import pytest
 import requests
 
 from tests.support.client import ROOT, client_python, client_variables
+from tests.support.databases import Database
 
 ADMIN_PASSWORD = "correct horse battery"
 MODEL = "main.default.sum_and_max"
@@ -37,6 +38,7 @@ class Stack:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.admin_password = ADMIN_PASSWORD
+        self.database = Database(folder)
         self.environment = {k: v for k, v in os.environ.items() if k != "REDIS_URL"} | {
             "SHOAL_DATA_DIR": str(folder / "data"),
             "SHOAL_PORT": str(self.port),
@@ -44,6 +46,8 @@ class Stack:
             "SHOAL_LOG_LEVEL": "INFO",
             **environment,
         }
+        if self.database.is_postgresql:
+            self.environment["DATABASE_URL"] = self.database.url
         self.process: subprocess.Popen[str] | None = None
         self.token = ""
 
@@ -170,3 +174,4 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         yield running
     finally:
         running.stop()
+        running.database.drop()
