@@ -14,9 +14,24 @@ from portal.registry.states import EnvironmentState, ExpressState, VersionStatus
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from portal.accounts.models import User
+
 
 BULKY = ("input_example",)
 """Fields of a version that may hold megabytes; defer them where they are not needed."""
+
+
+class RegisteredModelQuerySet(models.QuerySet["RegisteredModel"]):
+    def readable_by(self, user: User) -> RegisteredModelQuerySet:
+        """Models that are there for `user`."""
+        if user.is_workspace_admin:
+            return self.all()
+        listed = ModelReader.objects.filter(model=models.OuterRef("pk")).filter(
+            models.Q(user=user) | models.Q(group_name__in=user.group_names)
+        )
+        return self.filter(
+            models.Q(is_restricted=False) | models.Q(owner=user) | models.Exists(listed)
+        )
 
 
 class RegisteredModel(models.Model):
@@ -27,9 +42,15 @@ class RegisteredModel(models.Model):
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="registered_models"
     )
+    is_restricted = models.BooleanField(default=False)  # only owner, admins and `readers` read
     last_version = models.PositiveIntegerField(default=0)  # numbers are never given twice
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
+
+    if TYPE_CHECKING:
+        owner_id: int
+
+    objects = RegisteredModelQuerySet.as_manager()
 
     class Meta:
         ordering = ["name"]
@@ -41,6 +62,37 @@ class RegisteredModel(models.Model):
     def short_name(self) -> str:
         """The last of the three levels."""
         return self.name.rpartition(".")[2]
+
+
+class ModelReader(models.Model):
+    """A user or a group (by name) that reads a restricted model."""
+
+    model = models.ForeignKey(RegisteredModel, on_delete=models.CASCADE, related_name="readers")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="+"
+    )
+    group_name = models.CharField(max_length=150, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["model", "user"],
+                condition=models.Q(user__isnull=False),
+                name="one_reading_a_user",
+            ),
+            models.UniqueConstraint(
+                fields=["model", "group_name"],
+                condition=models.Q(user__isnull=True),
+                name="one_reading_a_group",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(user=None) ^ models.Q(group_name=""),
+                name="reader_is_user_or_group",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user or self.group_name} reads {self.model}"
 
 
 class RegisteredModelTag(models.Model):
@@ -83,6 +135,14 @@ class Environment(models.Model):
     def directory(self) -> Path:
         """Where it lies."""
         return Path(settings.ENVIRONMENTS_DIR) / self.content_hash
+
+
+class ModelVersionQuerySet(models.QuerySet["ModelVersion"]):
+    def readable_by(self, user: User) -> ModelVersionQuerySet:
+        """Versions of models that are there for `user`."""
+        if user.is_workspace_admin:
+            return self.all()
+        return self.filter(model__in=RegisteredModel.objects.readable_by(user))
 
 
 class ModelVersion(models.Model):
@@ -139,6 +199,9 @@ class ModelVersion(models.Model):
 
     if TYPE_CHECKING:
         express_since: datetime  # type: ignore[no-redef]  # db_default is typed as an expression
+        creator_id: int
+
+    objects = ModelVersionQuerySet.as_manager()
 
     class Meta:
         ordering = ["model", "-version"]

@@ -32,7 +32,7 @@ BUILD_LOG_LINES = 200
 def models(request: HttpRequest) -> HttpResponse:
     """The registered models, searchable by name."""
     text = request.GET.get("search", "").strip()[:255].replace("\x00", "")
-    paginator = Paginator(reading.models_matching(text), MODELS_A_PAGE)
+    paginator = Paginator(reading.models_matching(current_user(request), text), MODELS_A_PAGE)
     page = paginator.get_page(request.GET.get("page"))
     rows = [
         {
@@ -56,12 +56,7 @@ def models(request: HttpRequest) -> HttpResponse:
 @login_required
 def model(request: HttpRequest, name: str) -> HttpResponse:
     """One model: its versions and aliases."""
-    found = get_object_or_404(
-        RegisteredModel.objects.select_related("owner").prefetch_related(
-            "tags", "aliases__model_version"
-        ),
-        name=name,
-    )
+    found = _model(request, name)
     versions = found.versions.select_related("creator").prefetch_related("aliases")
     page = Paginator(versions, VERSIONS_A_PAGE).get_page(request.GET.get("page"))
     rows = [
@@ -82,7 +77,7 @@ def model(request: HttpRequest, name: str) -> HttpResponse:
 @login_required
 def version(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """One version: what it takes and gives, what it needs, whether it is express."""
-    found = _version(name, number)
+    found = _version(request, name, number)
     chosen = urlencode({"model": name, "version": str(number)})
     context = _express_context(request, found) | {
         "signature": signature_rows(found.signature),
@@ -97,7 +92,7 @@ def version(request: HttpRequest, name: str, number: int) -> HttpResponse:
 @login_required
 def express_status(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """The live part of a version's page; it asks again until nothing moves any more."""
-    context = _express_context(request, _version(name, number))
+    context = _express_context(request, _version(request, name, number))
     return render(request, "registry/_express.html", context)
 
 
@@ -105,7 +100,7 @@ def express_status(request: HttpRequest, name: str, number: int) -> HttpResponse
 @login_required
 def stage(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Start staging (again) for whoever may write the version."""
-    found = _version(name, number)
+    found = _version(request, name, number)
     if not services.may_write_version(current_user(request), found):
         raise PermissionDenied("Only the model's owner and workspace admins may stage a version.")
     try:
@@ -115,9 +110,19 @@ def stage(request: HttpRequest, name: str, number: int) -> HttpResponse:
     return redirect("model-version", name, number)
 
 
-def _version(name: str, number: int) -> ModelVersion:
+def _model(request: HttpRequest, name: str) -> RegisteredModel:
+    return get_object_or_404(
+        RegisteredModel.objects.readable_by(current_user(request))
+        .select_related("owner")
+        .prefetch_related("tags", "aliases__model_version"),
+        name=name,
+    )
+
+
+def _version(request: HttpRequest, name: str, number: int) -> ModelVersion:
     found = (
-        ModelVersion.objects.select_related("model__owner", "creator", "environment")
+        ModelVersion.objects.readable_by(current_user(request))
+        .select_related("model__owner", "creator", "environment")
         .prefetch_related("tags", "aliases")
         .filter(model__name=name, version=number)
         .first()

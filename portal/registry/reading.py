@@ -34,11 +34,12 @@ class ExpressView:
     can_stage: bool
 
 
-def models_matching(text: str) -> QuerySet[RegisteredModel]:
-    """Registered models whose name holds `text`, each with its newest version's facts."""
+def models_matching(user: User, text: str) -> QuerySet[RegisteredModel]:
+    """Models that `user` reads and whose name holds `text`, with their newest version's facts."""
     newest = ModelVersion.objects.filter(model=OuterRef("pk")).order_by("-version")
     return (
-        RegisteredModel.objects.filter(name__icontains=text)
+        RegisteredModel.objects.readable_by(user)
+        .filter(name__icontains=text)
         .select_related("owner")
         .prefetch_related("aliases__model_version")
         .annotate(

@@ -15,6 +15,7 @@ from portal.endpoints.services import Grant, default_name
 from portal.endpoints.services.validation import Problems
 from portal.endpoints.states import PermissionLevel
 from portal.registry import services as registry
+from portal.registry.models import RegisteredModelQuerySet as Models
 from portal.rest import ResourceDoesNotExist
 
 RENEWAL_PERIODS = {"minute"}
@@ -97,8 +98,8 @@ class Reader:
         return None if found is None else {k: v for k, v in found.items() if isinstance(v, str)}
 
 
-def read_endpoint(body: Mapping[str, Any]) -> EndpointInput:
-    """The body of a creation.
+def read_endpoint(body: Mapping[str, Any], models: Models) -> EndpointInput:
+    """The body of a creation; `models` are those that the caller may serve.
 
     Raises:
         InvalidParameterValue: With each wrongly typed field.
@@ -108,7 +109,7 @@ def read_endpoint(body: Mapping[str, Any]) -> EndpointInput:
     config = reader.inner("config")
     wanted = EndpointInput(
         name=reader.text("name") or config.text("name") or "",
-        entities=_read_entities(config, problems),
+        entities=_read_entities(config, models, problems),
         description=reader.text("description") or "",
         tags=_read_tags(reader, "tags"),
         email_notifications=_notifications(reader.inner("email_notifications")),
@@ -119,14 +120,14 @@ def read_endpoint(body: Mapping[str, Any]) -> EndpointInput:
     return wanted
 
 
-def read_config(body: Mapping[str, Any]) -> tuple[EntityInput, ...]:
+def read_config(body: Mapping[str, Any], models: Models) -> tuple[EntityInput, ...]:
     """The body of a config update: the same as `config` of a creation, at the top level.
 
     Raises:
         InvalidParameterValue: With each wrongly typed field.
     """
     problems = Problems()
-    entities = _read_entities(Reader(body, "config", problems), problems)
+    entities = _read_entities(Reader(body, "config", problems), models, problems)
     problems.raise_if_any()
     return entities
 
@@ -210,14 +211,14 @@ def read_grants(body: Mapping[str, Any]) -> list[Grant]:
     return grants
 
 
-def _read_entities(config: Reader, problems: Problems) -> tuple[EntityInput, ...]:
+def _read_entities(config: Reader, models: Models, problems: Problems) -> tuple[EntityInput, ...]:
     key = "served_entities" if config.body.get("served_entities") is not None else "served_models"
     readers = config.items(key)
     for reader in readers:
         reader.path = reader.path.replace("served_models", "served_entities")
     shares = _read_shares(config)
-    entities = [_read_entity(reader, shares) for reader in readers]
-    names = {_name_of(entity) for entity in entities}
+    entities = [_read_entity(reader, shares, models) for reader in readers]
+    names = {_name_of(entity, models) for entity in entities}
     for name in shares.keys() - names:
         problems.add("config.traffic_config", f"There is no served entity “{name[:64]}”.")
     return tuple(entities)
@@ -237,7 +238,7 @@ def _read_shares(config: Reader) -> dict[str, int]:
     return shares
 
 
-def _read_entity(reader: Reader, shares: Mapping[str, int]) -> EntityInput:
+def _read_entity(reader: Reader, shares: Mapping[str, int], models: Models) -> EntityInput:
     if reader.body.get("external_model") is not None:
         reader.problems.add(
             reader.at("external_model"),
@@ -262,15 +263,16 @@ def _read_entity(reader: Reader, shares: Mapping[str, int]) -> EntityInput:
         environment_vars=reader.text_map("environment_vars"),
         batching=reader.mapping("batching"),
     )
-    return replace(entity, traffic_percentage=shares.get(_name_of(entity)))
+    return replace(entity, traffic_percentage=shares.get(_name_of(entity, models)))
 
 
-def _name_of(entity: EntityInput) -> str:
+def _name_of(entity: EntityInput, models: Models) -> str:
     """The name that the entity will have, so that routes can name it."""
     version = entity.entity_version
     if entity.name is None and version.startswith("@"):
         try:
-            version = str(registry.find_version(entity.entity_name, version).version)
+            found = registry.find_version_among(models, entity.entity_name, version)
+            version = str(found.version)
         except ResourceDoesNotExist:
             return ""  # said by the validation
     return entity.name or default_name(entity.entity_name, version)

@@ -50,7 +50,7 @@ class EndpointsView(APIView):
         return Response({"endpoints": [representation.summary(endpoint) for endpoint in found]})
 
     def post(self, request: Request) -> Response:
-        wanted = parsing.read_endpoint(_body(request))
+        wanted = parsing.read_endpoint(_body(request), services.servable_models(_user(request)))
         return _detailed(request, services.create_endpoint(_user(request), wanted))
 
 
@@ -67,7 +67,9 @@ class EndpointView(APIView):
 class ConfigView(APIView):
     def put(self, request: Request, name: str) -> Response:
         endpoint = _find(request, name, Action.UPDATE_CONFIG)
-        services.update_config(_user(request), endpoint, parsing.read_config(_body(request)))
+        models = services.servable_models(_user(request), endpoint)
+        entities = parsing.read_config(_body(request), models)
+        services.update_config(_user(request), endpoint, entities)
         return _detailed(request, endpoint)
 
 

@@ -12,7 +12,8 @@ from portal.endpoints.forms.fields import CUSTOM, EndpointFields, EntityFields
 from portal.endpoints.forms.parse import Errors
 from portal.endpoints.runtime import device_for
 from portal.registry import services as registry
-from portal.registry.models import ModelVersion, RegisteredModel
+from portal.registry.models import ModelVersion
+from portal.registry.models import RegisteredModelQuerySet as Models
 from portal.registry.states import ExpressState, VersionStatus
 from portal.rest import ApiError
 from serving.eligibility import Eligibility
@@ -67,16 +68,16 @@ def has_gpu() -> bool:
     return device_for("GPU_SMALL").kind is DeviceKind.CUDA
 
 
-def choices_of(fields: EntityFields) -> EntityChoices:
-    """Everything that one served entity's part of the page shows."""
+def choices_of(fields: EntityFields, models: Models) -> EntityChoices:
+    """What one served entity's part of the page shows; `models` are those to choose from."""
     is_gpu_here = has_gpu()
-    version = chosen_version(fields)
+    version = chosen_version(fields, models)
     workload = WORKLOAD_TYPES.get(fields.workload_type)
     is_gpu = workload is not None and workload.is_gpu
     return EntityChoices(
         fields=fields,
-        models=_models(fields.model),
-        versions=_versions(fields.model, fields.version),
+        models=_models(models, fields.model),
+        versions=_versions(models, fields.model, fields.version),
         workload_types=_workload_types(fields.workload_type, is_gpu_here=is_gpu_here),
         sizes=_sizes(fields.scale_out),
         version=version,
@@ -86,47 +87,44 @@ def choices_of(fields: EntityFields) -> EntityChoices:
     )
 
 
-def all_choices(fields: EndpointFields) -> list[EntityChoices]:
+def all_choices(fields: EndpointFields, models: Models) -> list[EntityChoices]:
     """`choices_of` for every served entity of the form."""
-    return [choices_of(entity) for entity in fields.entities]
+    return [choices_of(entity, models) for entity in fields.entities]
 
 
-def chosen_version(fields: EntityFields) -> ModelVersion | None:
+def chosen_version(fields: EntityFields, models: Models) -> ModelVersion | None:
     """The model version that is picked, None while none is or when it is gone."""
     if not fields.model or not fields.version:
         return None
     try:
-        return registry.find_version(fields.model, fields.version)
+        return registry.find_version_among(models, fields.model, fields.version)
     except ApiError:
         return None
 
 
-def drop_unknown_version(fields: EntityFields) -> str:
+def drop_unknown_version(fields: EntityFields, models: Models) -> str:
     """The picked version if the picked model has it, else the model's newest one, else nothing."""
-    values = [choice.value for choice in _versions(fields.model, fields.version)]
-    known = [c.value for c in _versions(fields.model, "")]
+    values = [choice.value for choice in _versions(models, fields.model, fields.version)]
+    known = [c.value for c in _versions(models, fields.model, "")]
     if fields.version in known:
         return fields.version
     return known[0] if known and values else ""
 
 
-def complain_about_hidden_switch(fields: EndpointFields, errors: Errors) -> None:
+def complain_about_hidden_switch(fields: EndpointFields, models: Models, errors: Errors) -> None:
     """Say at the switch's place that it was sent for a choice that does not allow it."""
     for entity in fields.entities:
-        if not entity.throughput_optimized or not chosen_version(entity):
+        version = chosen_version(entity, models)
+        if not entity.throughput_optimized or not version:
             continue
-        found = services.eligibility_of(chosen_version(entity), entity.workload_type)
+        found = services.eligibility_of(version, entity.workload_type)
         if not found.is_eligible and not found.may_become:
             errors.add(f"{entity.prefix}-throughput_optimized", found.message)
 
 
-def _models(selected: str) -> tuple[Choice, ...]:
+def _models(models: Models, selected: str) -> tuple[Choice, ...]:
     usable = ModelVersion.objects.filter(model=OuterRef("pk"), status=VersionStatus.READY)
-    names = list(
-        RegisteredModel.objects.filter(Exists(usable))
-        .order_by("name")
-        .values_list("name", flat=True)
-    )
+    names = list(models.filter(Exists(usable)).order_by("name").values_list("name", flat=True))
     return _choices(names, selected)
 
 
@@ -143,9 +141,9 @@ def _missing(found: Sequence[Choice], selected: str) -> tuple[Choice, ...]:
     return (Choice(value=selected, label=label, is_selected=True, is_missing=True),)
 
 
-def _versions(model: str, selected: str) -> tuple[Choice, ...]:
+def _versions(models: Models, model: str, selected: str) -> tuple[Choice, ...]:
     versions = list(
-        ModelVersion.objects.filter(model__name=model, status=VersionStatus.READY)
+        ModelVersion.objects.filter(model__in=models, model__name=model, status=VersionStatus.READY)
         .order_by("-version")
         .prefetch_related("aliases")
     )

@@ -33,6 +33,7 @@ from portal.endpoints.forms.summary import changes, needs_deployment
 from portal.endpoints.inputs import EndpointInput
 from portal.endpoints.models import Endpoint, EndpointConfig
 from portal.endpoints.pages.common import Opened, base_url, open_endpoint, page, user_of
+from portal.registry.models import RegisteredModelQuerySet
 from portal.rest import ApiError, PermissionDenied
 from serving.permissions import Action
 
@@ -45,6 +46,7 @@ KEPT_KEYS = 20
 class Editing:
     """What is edited, and what it was; neither on creation."""
 
+    models: RegisteredModelQuerySet  # that may be served
     opened: Opened | None = None
     before: EndpointFields | None = None
 
@@ -56,9 +58,14 @@ class Editing:
 def _editing(request: HttpRequest, name: str) -> Editing:
     opened = open_endpoint(request, name, action=Action.UPDATE_CONFIG)
     return Editing(
+        models=services.servable_models(user_of(request), opened.endpoint),
         opened=opened,
         before=EndpointFields.of(opened.endpoint, _newest_config(opened.endpoint)),
     )
+
+
+def _creating(request: HttpRequest) -> Editing:
+    return Editing(models=services.servable_models(user_of(request)))
 
 
 def _newest_config(endpoint: Endpoint) -> EndpointConfig | None:
@@ -76,8 +83,8 @@ def create(request: HttpRequest) -> HttpResponse:
         fields = EndpointFields.empty(
             model=request.GET.get("model", ""), version=request.GET.get("version", "")
         )
-        return _page(request, fields, Errors(), Editing())
-    return _sent(request, Editing())
+        return _page(request, fields, Errors(), _creating(request))
+    return _sent(request, _creating(request))
 
 
 @page
@@ -108,7 +115,7 @@ def _sent(request: HttpRequest, editing: Editing) -> HttpResponse:
 def _save(request: HttpRequest, fields: EndpointFields, editing: Editing) -> Errors:
     """Create or update; what was refused, and where."""
     wanted, errors = parse(fields)
-    complain_about_hidden_switch(fields, errors)
+    complain_about_hidden_switch(fields, editing.models, errors)
     if errors:  # nothing is saved, but all that is wrong is said at once
         errors.add_all(_refusals(fields, wanted, editing))
         return errors
@@ -132,9 +139,10 @@ def _refusals(fields: EndpointFields, wanted: EndpointInput, editing: Editing) -
     """What `services` would refuse."""
     try:
         if editing.opened is None:
-            services.plan_endpoint(wanted)
+            services.plan_endpoint(wanted, editing.models)
         else:
-            services.plan_config(wanted.entities, _newest_config(editing.opened.endpoint))
+            previous = _newest_config(editing.opened.endpoint)
+            services.plan_config(wanted.entities, previous, editing.models)
     except ApiError as exc:
         return place(exc, fields)
     return Errors()
@@ -186,7 +194,7 @@ def _remember_sent(session: SessionBase, fields: EndpointFields) -> None:
 @require_POST
 def create_fields(request: HttpRequest) -> HttpResponse:
     """All fields after a button that adds or removes a row."""
-    return _fields_part(request, Editing())
+    return _fields_part(request, _creating(request))
 
 
 @page
@@ -209,7 +217,7 @@ def _fields_part(request: HttpRequest, editing: Editing) -> HttpResponse:
 @require_POST
 def create_entity(request: HttpRequest, index: int) -> HttpResponse:
     """What follows from a served entity's model, version and compute type."""
-    return _entity_part(request, index, Editing())
+    return _entity_part(request, index, _creating(request))
 
 
 @page
@@ -224,7 +232,7 @@ def _entity_part(request: HttpRequest, index: int, editing: Editing) -> HttpResp
     if index >= len(fields.entities):
         raise Http404("There is no such served entity in the form.")
     context = _context(request, fields, Errors(), editing)
-    context["choices"] = choices_of(fields.entities[index])
+    context["choices"] = choices_of(fields.entities[index], editing.models)
     response = render(request, "endpoints/_entity_choice.html", context)
     response["HX-Trigger"] = "form-changed"
     return response
@@ -234,7 +242,7 @@ def _entity_part(request: HttpRequest, index: int, editing: Editing) -> HttpResp
 @require_POST
 def create_summary(request: HttpRequest) -> HttpResponse:
     """The side of the page."""
-    return _summary_part(request, Editing())
+    return _summary_part(request, _creating(request))
 
 
 @page
@@ -268,7 +276,9 @@ def _read(request: HttpRequest, editing: Editing) -> EndpointFields:
         fields = _continue(fields, editing.before)
     if request.POST.get("action", "save") == "save" and not request.headers.get("HX-Request"):
         return fields
-    entities = tuple(replace(e, version=drop_unknown_version(e)) for e in fields.entities)
+    entities = tuple(
+        replace(e, version=drop_unknown_version(e, editing.models)) for e in fields.entities
+    )
     return replace(fields, entities=entities)
 
 
@@ -299,7 +309,7 @@ def _page(
 def _context(
     request: HttpRequest, fields: EndpointFields, errors: Errors, editing: Editing
 ) -> dict[str, object]:
-    choices = all_choices(fields)
+    choices = all_choices(fields, editing.models)
     shown = replace(
         fields,
         entities=tuple(

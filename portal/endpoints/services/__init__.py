@@ -1,6 +1,12 @@
 """What people and clients do to endpoints: one verb a user action; all writes go through here."""
 
-from portal.endpoints.services.access import get_endpoint, get_endpoint_by_id, level_of, require
+from portal.endpoints.services.access import (
+    get_endpoint,
+    get_endpoint_by_id,
+    level_of,
+    require,
+    servable_models,
+)
 from portal.endpoints.services.configs import create_endpoint, update_config
 from portal.endpoints.services.lifecycle import (
     cancel_update,
@@ -45,6 +51,7 @@ __all__ = [
     "remove_permission",
     "require",
     "retry_deployment",
+    "servable_models",
     "set_ai_gateway",
     "set_description",
     "set_notifications",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from django.db.models import Q
+
 from portal.accounts.models import User
-from portal.endpoints.models import Endpoint
+from portal.endpoints.models import Endpoint, ServedEntity
 from portal.endpoints.states import PermissionLevel
+from portal.registry.models import RegisteredModel, RegisteredModelQuerySet
 from portal.rest import PermissionDenied, ResourceDoesNotExist
 from serving.permissions import LEAST_LEVEL, Action, Verdict, highest, judge
 
@@ -64,3 +67,16 @@ def require(user: User, endpoint: Endpoint, action: Action) -> None:
             f"This needs “{needed.label}” on endpoint “{endpoint.name}”; you have "
             f"“{found.label}”. Ask {endpoint.creator} or a workspace admin."
         )
+
+
+def servable_models(user: User, endpoint: Endpoint | None = None) -> RegisteredModelQuerySet:
+    """The models that `user` may serve: those that they read, and what `endpoint` serves already.
+
+    Whether the endpoint's creator reads them is asked apart.
+    """
+    readable = RegisteredModel.objects.readable_by(user)
+    if endpoint is None:
+        return readable
+    configs = [pk for pk in (endpoint.active_config_id, endpoint.pending_config_id) if pk]
+    served = ServedEntity.objects.filter(config__in=configs).values("entity_name")
+    return RegisteredModel.objects.filter(Q(pk__in=readable.values("pk")) | Q(name__in=served))

@@ -20,7 +20,7 @@ from portal.endpoints.models import (
     ServedEntity,
 )
 from portal.endpoints.routes import publish
-from portal.endpoints.services.access import require
+from portal.endpoints.services.access import require, servable_models
 from portal.endpoints.services.limits import check_rate_limits
 from portal.endpoints.services.moves import move_config_update, move_entity, record
 from portal.endpoints.services.quotas import check_concurrency, check_endpoints, count_operation
@@ -32,6 +32,7 @@ from portal.endpoints.states import (
     StepName,
 )
 from portal.queue import enqueue
+from portal.registry import services as registry
 from portal.rest import (
     InvalidState,
     PermissionDenied,
@@ -56,7 +57,7 @@ def create_endpoint(user: User, wanted: EndpointInput) -> Endpoint:
     """
     if Endpoint.objects.filter(name=wanted.name).exists():
         raise _name_is_taken(wanted.name)
-    entities = plan_endpoint(wanted)
+    entities = plan_endpoint(wanted, servable_models(user))
     _check_limits(wanted)
     check_endpoints()
     check_concurrency(entities)
@@ -107,7 +108,7 @@ def update_config(
     Raises:
         InvalidParameterValue: With each problem's field.
         FeatureDisabled: Throughput optimized is asked for while the preview is off.
-        PermissionDenied: The user may not, or the recorded creator is gone.
+        PermissionDenied: The user may not, or the recorded creator is gone or may not read a model.
         ResourceConflict: An update is under way.
         InvalidState: The endpoint is stopped, or a quota of the workspace is used up.
         RequestLimitExceeded: Too many creations and updates in a while.
@@ -117,7 +118,9 @@ def update_config(
     if endpoint.is_stopped:
         raise InvalidState(f"Endpoint “{endpoint.name}” is stopped. Start it, then update it.")
     refuse_while_updating(endpoint)
-    planned = plan_config(entities, endpoint.active_config or endpoint.pending_config)
+    previous = endpoint.active_config or endpoint.pending_config
+    planned = plan_config(entities, previous, servable_models(user, endpoint))
+    check_creator_reads(endpoint, planned)
     check_concurrency(planned, endpoint)
     with one_update_at_a_time(endpoint), transaction.atomic():
         count_operation()
@@ -140,6 +143,21 @@ def check_creator(endpoint: Endpoint) -> None:
             f"The creator of endpoint “{endpoint.name}”, {creator or 'a deleted user'}, is no "
             "longer active. Create the endpoint anew under an active user."
         )
+
+
+def check_creator_reads(endpoint: Endpoint, entities: Iterable[ServedEntity]) -> None:
+    """Serve only what the recorded creator may read; models may have been restricted since.
+
+    Raises:
+        PermissionDenied: A model is not theirs to read.
+    """
+    for entity in entities:
+        version = entity.model_version
+        if version and not registry.may_read_model(endpoint.creator, version.model):
+            raise PermissionDenied(
+                f"The creator of endpoint “{endpoint.name}”, {endpoint.creator}, may not read the "
+                f"model {version.model}. Ask {version.model.owner} to let them."
+            )
 
 
 def refuse_while_updating(endpoint: Endpoint) -> None:

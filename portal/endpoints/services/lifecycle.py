@@ -12,6 +12,7 @@ from portal.endpoints.services.configs import (
     add_config,
     begin_deployment,
     check_creator,
+    check_creator_reads,
     copy_entities,
     one_update_at_a_time,
     refuse_while_updating,
@@ -57,6 +58,7 @@ def retry_deployment(user: User, endpoint: Endpoint) -> Deployment:
             if endpoint.active_config is None:
                 raise InvalidState(f"Endpoint “{endpoint.name}” has nothing to deploy.")
             config = add_config(user, endpoint, copy_entities(endpoint.active_config))
+        check_creator_reads(endpoint, config.entities.all())
         return begin_deployment(user, endpoint, config)
 
 
@@ -129,6 +131,7 @@ def start_endpoint(user: User, endpoint: Endpoint) -> Deployment:
     with one_update_at_a_time(endpoint), transaction.atomic():
         record(endpoint, "endpoint_started", f"{user} started the endpoint.", actor=user)
         config = add_config(user, endpoint, copy_entities(endpoint.active_config))
+        check_creator_reads(endpoint, config.entities.all())
         return begin_deployment(user, endpoint, config)
 
 

@@ -17,6 +17,7 @@ from portal.endpoints.models import EndpointConfig, ServedEntity
 from portal.previews import services as previews
 from portal.registry import services as registry
 from portal.registry.models import ModelVersion
+from portal.registry.models import RegisteredModelQuerySet as Models
 from portal.registry.states import VersionStatus
 from portal.rest import FeatureDisabled, InvalidParameterValue, ResourceDoesNotExist
 from serving.eligibility import Eligibility, ReasonCode, check
@@ -78,8 +79,8 @@ def eligibility_of(version: ModelVersion | None, workload_type: str) -> Eligibil
     )
 
 
-def plan_endpoint(wanted: EndpointInput) -> list[ServedEntity]:
-    """The served entities of a new endpoint, unsaved.
+def plan_endpoint(wanted: EndpointInput, models: Models) -> list[ServedEntity]:
+    """The served entities of a new endpoint, unsaved; `models` are those that may be served.
 
     Raises:
         InvalidParameterValue: With each problem's field.
@@ -89,7 +90,7 @@ def plan_endpoint(wanted: EndpointInput) -> list[ServedEntity]:
     if problem := name_problem(wanted.name):
         problems.add("name", problem)
     check_tags(wanted.tags, problems)
-    entities = _entities(wanted.entities, None, problems)
+    entities = _entities(wanted.entities, None, models, problems)
     problems.raise_if_any()
     return entities
 
@@ -106,16 +107,16 @@ def name_problem(name: str) -> str:
 
 
 def plan_config(
-    entities: Sequence[EntityInput], previous: EndpointConfig | None
+    entities: Sequence[EntityInput], previous: EndpointConfig | None, models: Models
 ) -> list[ServedEntity]:
-    """The served entities of an endpoint's next config, unsaved.
+    """The served entities of an endpoint's next config, unsaved; `models` may be served.
 
     Raises:
         InvalidParameterValue: With each problem's field.
         FeatureDisabled: Throughput optimized is asked for while the preview is off.
     """
     problems = Problems()
-    planned = _entities(entities, previous, problems)
+    planned = _entities(entities, previous, models, problems)
     problems.raise_if_any()
     return planned
 
@@ -130,7 +131,10 @@ def check_tags(tags: Mapping[str, str], problems: Problems) -> None:
 
 
 def _entities(
-    wanted: Sequence[EntityInput], previous: EndpointConfig | None, problems: Problems
+    wanted: Sequence[EntityInput],
+    previous: EndpointConfig | None,
+    models: Models,
+    problems: Problems,
 ) -> list[ServedEntity]:
     if not wanted:
         problems.add("config.served_entities", "Give at least one served entity.")
@@ -143,7 +147,7 @@ def _entities(
         return []
     before = list(previous.entities.all()) if previous else []
     planned = [
-        _entity(index, entity, before, problems, is_only=len(wanted) == 1)
+        _entity(index, entity, before, models, problems, is_only=len(wanted) == 1)
         for index, entity in enumerate(wanted)
     ]
     _check_names(planned, problems)
@@ -155,12 +159,13 @@ def _entity(
     position: int,
     wanted: EntityInput,
     before: Sequence[ServedEntity],
+    models: Models,
     problems: Problems,
     *,
     is_only: bool,
 ) -> ServedEntity:
     path = f"config.served_entities[{position}]"
-    version = _find_version(wanted, path, problems)
+    version = _find_version(wanted, path, models, problems)
     number = str(version.version) if version else wanted.entity_version
     entity = ServedEntity(
         position=position,
@@ -186,7 +191,9 @@ def _entity(
     return entity
 
 
-def _find_version(wanted: EntityInput, path: str, problems: Problems) -> ModelVersion | None:
+def _find_version(
+    wanted: EntityInput, path: str, models: Models, problems: Problems
+) -> ModelVersion | None:
     if not wanted.entity_name:
         problems.add(f"{path}.entity_name", "Name a registered model: catalog.schema.model.")
         return None
@@ -194,7 +201,7 @@ def _find_version(wanted: EntityInput, path: str, problems: Problems) -> ModelVe
         problems.add(f"{path}.entity_version", "Give a version number or @alias.")
         return None
     try:
-        version = registry.find_version(wanted.entity_name, wanted.entity_version)
+        version = registry.find_version_among(models, wanted.entity_name, wanted.entity_version)
     except ResourceDoesNotExist as missing:
         problems.add(f"{path}.entity_version", missing.message)
         return None

@@ -25,13 +25,16 @@ def _nothing() -> HttpResponse:
 
 class DirectoryView(RegistryView):
     def head(self, request: Request, path: str) -> HttpResponse:
-        files.require_directory(parse_path(path))
+        files.require_directory(user_of(request), parse_path(path))
         return HttpResponse(status=200, content_type="application/json")
 
     def get(self, request: Request, path: str) -> Response:
         asked = query(request, ask.Listing)
         entries, following = files.list_directory(
-            parse_path(path), page_size=asked.get("page_size"), token=asked["page_token"]
+            user_of(request),
+            parse_path(path),
+            page_size=asked.get("page_size"),
+            token=asked["page_token"],
         )
         answer: dict[str, Any] = {
             "contents": [
@@ -142,8 +145,14 @@ class DownloadUrlView(RegistryView):
         in_query = "path" in request.query_params
         asked = (query if in_query else body)(request, ask.FileLocation)
         path = parse_path(asked["path"])
-        files.require_file(path)
-        link = Link(kind=LinkKind.DOWNLOAD, path=str(path), expires_at=expiry(asked["expire_time"]))
+        user = user_of(request)
+        files.require_file(user, path)
+        link = Link(
+            kind=LinkKind.DOWNLOAD,
+            path=str(path),
+            user_pk=user.pk,
+            expires_at=expiry(asked["expire_time"]),
+        )
         return Response({"url": public_url(request) + sign(link), "headers": []})
 
 

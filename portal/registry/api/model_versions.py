@@ -44,7 +44,7 @@ class CreateView(RegistryView):
 class GetView(RegistryView):
     def get(self, request: Request) -> Response:
         asked = query(request, ask.Version)
-        return _answer(services.find_version(asked["name"], asked["version"]))
+        return _answer(services.find_version(user_of(request), asked["name"], asked["version"]))
 
 
 class UpdateView(RegistryView):
@@ -73,7 +73,9 @@ class SearchView(RegistryView):
         asked = query(request, ask.SearchVersions)
         size = min(asked.get("max_results") or MOST_VERSIONS_A_PAGE, MOST_VERSIONS_A_PAGE)
         position = read_page_token(asked["page_token"])
-        versions = ModelVersion.objects.filter(**_conditions(asked["filter"]))
+        versions = ModelVersion.objects.readable_by(user_of(request)).filter(
+            **_conditions(asked["filter"])
+        )
         if position:
             versions = versions.filter(pk__lt=_position(position))
         found = list(
@@ -129,7 +131,7 @@ class CredentialsView(RegistryView):
         if asked["operation"].endswith("READ_WRITE"):
             services.writable_version(user_of(request), asked["name"], asked["version"])
         else:
-            services.find_version(asked["name"], asked["version"])
+            services.find_version(user_of(request), asked["name"], asked["version"])
         ends = int((time.time() + CREDENTIALS_LIFETIME_S) * 1000)
         return Response(
             {"credentials": {"storage_mode": "DEFAULT_STORAGE", "expiration_time": ends}}
@@ -139,7 +141,7 @@ class CredentialsView(RegistryView):
 class DownloadUriView(RegistryView):
     def get(self, request: Request) -> Response:
         asked = query(request, ask.Version)
-        version = services.find_version(asked["name"], asked["version"])
+        version = services.find_version(user_of(request), asked["name"], asked["version"])
         return Response({"artifact_uri": storage_location(version)})
 
 
@@ -164,7 +166,7 @@ class EmitLineageView(RegistryView):
 
     def post(self, request: Request) -> Response:
         asked = body(request, ask.Version)
-        services.find_version(asked["name"], asked["version"])
+        services.find_version(user_of(request), asked["name"], asked["version"])
         return Response({})
 
 

@@ -36,7 +36,7 @@ class CreateView(RegistryView):
 
 class GetView(RegistryView):
     def get(self, request: Request) -> Response:
-        model = services.find_model(query(request, ask.Name)["name"])
+        model = services.find_model(user_of(request), query(request, ask.Name)["name"])
         return Response({"registered_model": model_answer(model)})
 
 
@@ -63,7 +63,8 @@ class SearchView(RegistryView):
         asked = query(request, ask.Page)
         size = min(asked.get("max_results") or MODELS_A_PAGE, MOST_MODELS_A_PAGE)
         found = list(
-            RegisteredModel.objects.filter(name__gt=read_page_token(asked["page_token"]))
+            RegisteredModel.objects.readable_by(user_of(request))
+            .filter(name__gt=read_page_token(asked["page_token"]))
             .select_related("owner")
             .prefetch_related("tags", "aliases__model_version")
             .order_by("name")[: size + 1]
@@ -91,7 +92,7 @@ class DeleteTagView(RegistryView):
 class AliasView(RegistryView):
     def get(self, request: Request) -> Response:
         asked = query(request, ask.Alias)
-        version = services.find_version_by_alias(asked["name"], asked["alias"])
+        version = services.find_version_by_alias(user_of(request), asked["name"], asked["alias"])
         return Response({"model_version": version_answer(version)})
 
     def post(self, request: Request) -> Response:

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from portal.registry.services.access import (
+    Readers,
+    forget_group,
+    may_read_model,
+    may_write_model,
+    may_write_version,
+    readers_of,
+    set_readers,
+)
 from portal.registry.services.finalizing import finalize_version
 from portal.registry.services.models import (
     create_model,
@@ -13,9 +22,8 @@ from portal.registry.services.models import (
     delete_version_tag,
     find_model,
     find_version,
+    find_version_among,
     find_version_by_alias,
-    may_write_model,
-    may_write_version,
     set_alias,
     set_model_tag,
     set_version_tag,
@@ -29,6 +37,7 @@ from portal.registry.services.staging import is_staged, move_express, request_st
 
 __all__ = [
     "Preparation",
+    "Readers",
     "build",
     "build_log",
     "create_model",
@@ -42,15 +51,20 @@ __all__ = [
     "finalize_version",
     "find_model",
     "find_version",
+    "find_version_among",
     "find_version_by_alias",
+    "forget_group",
     "is_staged",
+    "may_read_model",
     "may_write_model",
     "may_write_version",
     "move_express",
+    "readers_of",
     "reconcile",
     "request_staging",
     "set_alias",
     "set_model_tag",
+    "set_readers",
     "set_version_tag",
     "stage",
     "update_model",

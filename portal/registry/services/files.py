@@ -33,13 +33,15 @@ class Entry:
     modified_ms: int
 
 
-def list_directory(path: FilePath, *, page_size: int | None, token: str) -> tuple[list[Entry], str]:
+def list_directory(
+    user: User, path: FilePath, *, page_size: int | None, token: str
+) -> tuple[list[Entry], str]:
     """A page of a directory, by name, and the token of the next one ("" at the end).
 
     Raises:
         NotFound: It is missing or a file.
     """
-    require_directory(path)
+    require_directory(user, path)
     after = read_page_token(token)
     names = sorted(name for name in os.listdir(path.location) if name > after)  # noqa: PTH208 - names only
     size = min(page_size or MAX_PAGE, MAX_PAGE)
@@ -63,24 +65,24 @@ def _entry(folder: FilePath, name: str) -> Entry:
     )
 
 
-def require_directory(path: FilePath) -> None:
+def require_directory(user: User, path: FilePath) -> None:
     """Refuse what is no directory.
 
     Raises:
         NotFound: It is missing or a file.
     """
-    require_readable(path)
+    require_readable(user, path)
     if not path.location.is_dir():
         raise NotFound(f"There is no directory {path.shown}.")
 
 
-def require_file(path: FilePath) -> Path:
+def require_file(user: User, path: FilePath) -> Path:
     """Where a file lies.
 
     Raises:
         NotFound: It is missing or a directory.
     """
-    require_readable(path)
+    require_readable(user, path)
     if not path.location.is_file():
         raise NotFound(f"There is no file {path.shown}.")
     return path.location
@@ -108,7 +110,7 @@ def delete_directory(user: User, path: FilePath) -> None:
         NotFound: It is missing or a file.
         InvalidParameterValue: It is not empty.
     """
-    require_directory(path)
+    require_directory(user, path)
     require_writable(user, path, lock=True)
     try:
         path.location.rmdir()
@@ -127,7 +129,7 @@ def delete_file(user: User, path: FilePath) -> None:
     Raises:
         NotFound: It is missing or a directory.
     """
-    require_file(path)
+    require_file(user, path)
     require_writable(user, path, lock=True)
     try:
         path.location.unlink()

@@ -38,7 +38,7 @@ def finalize_version(user: User, name: str, version: str) -> ModelVersion:
     facts["logged_model_id"] = contents.logged_model_id or found.logged_model_id
     if _settle(found, VersionStatus.READY, {"status_message": "", **facts}):
         log.info("%s is READY, %d bytes", found, contents.size_bytes)
-    return find_version(name, version)
+    return find_version(user, name, version)
 
 
 @transaction.atomic

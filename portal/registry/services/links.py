@@ -31,7 +31,7 @@ class Link:
         session: A part's upload session; "" for the other kinds.
         number: A part's number, from 1.
         path: Of the file that is uploaded or downloaded.
-        user_pk: Who asked for the upload; asked again for the right to write at its end.
+        user_pk: Who asked for the link; the rights to read or write are looked up at its use.
     """
 
     kind: LinkKind

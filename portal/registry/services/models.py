@@ -10,7 +10,7 @@ from pathlib import Path
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from portal.accounts.models import User
 from portal.registry.models import (
@@ -21,6 +21,7 @@ from portal.registry.models import (
     RegisteredModel,
     RegisteredModelTag,
 )
+from portal.registry.services.access import may_write_version, require_write, unknown_model
 from portal.registry.services.naming import checked_alias, checked_model_name, checked_version
 from portal.rest import (
     PermissionDenied,
@@ -33,85 +34,67 @@ log = logging.getLogger(__name__)
 # ---------------------------------------------------------------- finding
 
 
-def find_model(name: str) -> RegisteredModel:
+def find_model(user: User, name: str) -> RegisteredModel:
     """The registered model of this name.
 
     Raises:
         InvalidParameterValue: The name has not three levels.
-        ResourceDoesNotExist: There is none.
+        ResourceDoesNotExist: There is none, or none that `user` may read.
     """
-    checked_model_name(name)
-    try:
-        return RegisteredModel.objects.select_related("owner").get(name=name)
-    except RegisteredModel.DoesNotExist:
-        raise ResourceDoesNotExist(f"There is no registered model {name}.") from None
+    return _find_model(RegisteredModel.objects.readable_by(user), name)
 
 
-def find_version(entity_name: str, entity_version: str) -> ModelVersion:
+def find_version(user: User, name: str, version: str) -> ModelVersion:
     """The model version for "3" or "@alias".
 
     Raises:
         InvalidParameterValue: Name or version cannot be one.
-        ResourceDoesNotExist: There is none.
+        ResourceDoesNotExist: There is none, or none that `user` may read.
     """
-    checked_model_name(entity_name)
-    if entity_version.startswith("@"):
-        return find_version_by_alias(entity_name, entity_version[1:])
-    number = checked_version(entity_version)
-    version = (
-        ModelVersion.objects.select_related("model__owner", "creator", "environment")
-        .defer(*BULKY)
-        .filter(model__name=entity_name, version=number)
-        .first()
-    )
-    if version is None:
-        find_model(entity_name)
-        raise ResourceDoesNotExist(f"The model {entity_name} has no version {number}.")
-    return version
+    return find_version_among(RegisteredModel.objects.readable_by(user), name, version)
 
 
-def find_version_by_alias(name: str, alias: str) -> ModelVersion:
-    """The model version that an alias points to.
-
-    Raises:
-        ResourceDoesNotExist: There is no such alias.
-    """
-    model = find_model(name)
-    checked_alias(alias)
-    found = (
-        ModelVersion.objects.select_related("model__owner", "creator", "environment")
-        .defer(*BULKY)
-        .filter(model=model, aliases__alias=alias)
-        .first()
-    )
+def find_version_among(models: QuerySet[RegisteredModel], name: str, version: str) -> ModelVersion:
+    """As `find_version`, among these models."""
+    model = _find_model(models, name)
+    if version.startswith("@"):
+        return _version_by_alias(model, version[1:])
+    number = checked_version(version)
+    found = _whole_versions().filter(model=model, version=number).first()
     if found is None:
-        raise ResourceDoesNotExist(f"The model {name} has no alias {alias}.")
+        raise ResourceDoesNotExist(f"The model {name} has no version {number}.")
     return found
 
 
-# ---------------------------------------------------------------- permissions
-
-
-def may_write_model(user: User, model: RegisteredModel) -> bool:
-    """Owners and workspace admins write; everybody reads."""
-    return user.pk == model.owner_id or user.is_workspace_admin
-
-
-def may_write_version(user: User, version: ModelVersion) -> bool:
-    """The version's creator, and who may write the model."""
-    return user.pk == version.creator_id or may_write_model(user, version.model)
-
-
-def require_write(user: User, model: RegisteredModel) -> None:
-    """Refuse who may not write the model.
+def find_version_by_alias(user: User, name: str, alias: str) -> ModelVersion:
+    """The model version that an alias points to.
 
     Raises:
-        PermissionDenied: Only its owner and workspace admins may.
+        ResourceDoesNotExist: There is no such alias, or no such model that `user` may read.
     """
-    if not may_write_model(user, model):
-        raise PermissionDenied(
-            f"Only the owner of {model.name} ({model.owner}) and workspace admins may do this."
-        )
+    return _version_by_alias(find_model(user, name), alias)
+
+
+def _find_model(models: QuerySet[RegisteredModel], name: str) -> RegisteredModel:
+    checked_model_name(name)
+    found = models.select_related("owner").filter(name=name).first()
+    if found is None:
+        raise unknown_model(name)
+    return found
+
+
+def _version_by_alias(model: RegisteredModel, alias: str) -> ModelVersion:
+    checked_alias(alias)
+    found = _whole_versions().filter(model=model, aliases__alias=alias).first()
+    if found is None:
+        raise ResourceDoesNotExist(f"The model {model.name} has no alias {alias}.")
+    return found
+
+
+def _whole_versions() -> QuerySet[ModelVersion]:
+    return ModelVersion.objects.select_related("model__owner", "creator", "environment").defer(
+        *BULKY
+    )
 
 
 # ---------------------------------------------------------------- registered models
@@ -190,32 +173,32 @@ def delete_model(user: User, name: str) -> None:
 
 def set_model_tag(user: User, name: str, key: str, value: str) -> None:
     """Give a model a tag, or a tag another value."""
-    model = find_model(name)
+    model = find_model(user, name)
     require_write(user, model)
     RegisteredModelTag.objects.update_or_create(model=model, key=key, defaults={"value": value})
 
 
 def delete_model_tag(user: User, name: str, key: str) -> None:
     """Take a tag from a model; it may be gone already."""
-    model = find_model(name)
+    model = find_model(user, name)
     require_write(user, model)
     RegisteredModelTag.objects.filter(model=model, key=key).delete()
 
 
 def set_alias(user: User, name: str, alias: str, version: str) -> None:
     """Let an alias point to a version, also one that pointed elsewhere."""
-    model = find_model(name)
+    model = find_model(user, name)
     require_write(user, model)
     ModelAlias.objects.update_or_create(
         model=model,
         alias=checked_alias(alias),
-        defaults={"model_version": find_version(name, version)},
+        defaults={"model_version": find_version(user, name, version)},
     )
 
 
 def delete_alias(user: User, name: str, alias: str) -> None:
     """Remove an alias; it may be gone already."""
-    model = find_model(name)
+    model = find_model(user, name)
     require_write(user, model)
     ModelAlias.objects.filter(model=model, alias=alias).delete()
 
@@ -293,7 +276,7 @@ def writable_version(user: User, name: str, version: str) -> ModelVersion:
     Raises:
         PermissionDenied: Only its creator, the model's owner and workspace admins may.
     """
-    found = find_version(name, version)
+    found = find_version(user, name, version)
     if not may_write_version(user, found):
         raise PermissionDenied(
             f"Only the creator of {found} ({found.creator}), the model's owner and workspace "
@@ -314,7 +297,7 @@ def _locked_model(name: str) -> RegisteredModel:
         .first()
     )
     if found is None:
-        raise ResourceDoesNotExist(f"There is no registered model {name}.")
+        raise unknown_model(name)
     return found
 
 

@@ -11,7 +11,7 @@ from django.conf import settings
 
 from portal.accounts.models import User
 from portal.registry.models import ModelVersion
-from portal.registry.services.models import may_write_version
+from portal.registry.services.access import may_write_version
 from portal.registry.services.naming import LEVEL, VERSION, shown
 from portal.registry.states import VersionStatus
 from portal.rest import InvalidParameterValue, InvalidState, NotFound, PermissionDenied
@@ -115,13 +115,13 @@ def _bad(text: str, why: str) -> InvalidParameterValue:
     return InvalidParameterValue(f"{shown(safe)} is not a path: {why}.")
 
 
-def version_of(path: FilePath, *, lock: bool = False) -> ModelVersion:
+def version_of(user: User, path: FilePath, *, lock: bool = False) -> ModelVersion:
     """The model version that the path belongs to.
 
     Raises:
-        NotFound: There is none.
+        NotFound: There is none, or none that `user` may read.
     """
-    found = ModelVersion.objects.select_related("model__owner", "creator")
+    found = ModelVersion.objects.readable_by(user).select_related("model__owner", "creator")
     if lock:
         found = found.select_for_update(of=("self",))
     version = found.filter(
@@ -150,7 +150,7 @@ def require_writable(user: User, path: FilePath, *, lock: bool = False) -> None:
     """
     if not path.is_of_a_model:
         return
-    version = version_of(path, lock=lock)
+    version = version_of(user, path, lock=lock)
     if not may_write_version(user, version):
         raise PermissionDenied(
             f"Only the creator of {version}, the model's owner and workspace admins may write "
@@ -163,11 +163,11 @@ def require_writable(user: User, path: FilePath, *, lock: bool = False) -> None:
         )
 
 
-def require_readable(path: FilePath) -> None:
-    """Refuse what is not there: files of model versions that do not exist.
+def require_readable(user: User, path: FilePath) -> None:
+    """Refuse what is not there for `user`: files of model versions that he may not read.
 
     Raises:
         NotFound: There is no such model version.
     """
     if path.is_of_a_model:
-        version_of(path)
+        version_of(user, path)

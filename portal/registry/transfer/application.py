@@ -76,7 +76,7 @@ async def _by_token(call: Call) -> None:
     user = await user_of_token(call.headers.get("authorization", ""))
     path = parse_path(call.path.removeprefix(FILES_PREFIX))
     if call.method in READING:
-        await send_file(call, await in_database(require_file, path))
+        await send_file(call, await in_database(require_file, user, path))
         return
     overwrite = call.query.get("overwrite", "").lower() in {"true", "1"}
     await take_file(call, user, path, overwrite=overwrite)
@@ -94,7 +94,8 @@ async def _by_link(call: Call) -> None:
         await call.drain()
         await call.deny_link("Request has expired")
     elif link.kind == LinkKind.DOWNLOAD and call.method in READING:
-        await send_file(call, await in_database(require_file, parse_path(link.path)))
+        user = await in_database(find_active_user, link.user_pk)
+        await send_file(call, await in_database(require_file, user, parse_path(link.path)))
     elif link.kind == LinkKind.PART and call.method == "PUT":
         etag = await take_part(call, link.session, link.number)
         await call.answer(200, {"etag": f'"{etag}"'})
