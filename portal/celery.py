@@ -10,4 +10,4 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
 app = Celery("shoal")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["portal.accounts", "portal.registry", "portal.endpoints"])
+app.autodiscover_tasks(["portal.accounts", "portal.audit", "portal.registry", "portal.endpoints"])

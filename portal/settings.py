@@ -100,6 +100,9 @@ def _secret_key() -> str:
 
 
 SECRET_KEY = _secret_key()
+# They encrypt the values of secrets: the first encrypts, all decrypt, and so does SECRET_KEY.
+SECRETS_KEYS = [key.strip() for key in (env.secret("SHOAL_SECRETS_KEY") or "").split(",") if key]
+AUDIT_DAYS = env.integer("SHOAL_AUDIT_DAYS", 365)  # 0: kept for ever
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -112,25 +115,26 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "portal.launcher",
     "portal.ui",
+    "portal.audit",
     "portal.accounts",
     "portal.previews",
+    "portal.secrets",
     "portal.registry",
     "portal.endpoints",
     "portal.logs",
 ]
-    "portal.secrets",
 
 MIDDLEWARE = [
+    "portal.ui.middleware.PageMiddleware",  # first: its headers are on every answer
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "portal.ui.middleware.PageMiddleware",  # first: its headers are on every answer
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "portal.ui.middleware.PageMiddleware",
+    "portal.audit.middleware.AuditMiddleware",
 ]
 
 ROOT_URLCONF = "portal.urls"
@@ -181,11 +185,6 @@ SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_FAILURE_VIEW = "portal.ui.errors.csrf_failure"
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
-MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
-
-LANGUAGE_CODE = "en-us"
-TIME_ZONE = "UTC"
-USE_TZ = True
 # An https public URL turns all of this on. Whether a request came by TLS is told by the proxy, and
 # believed from trusted ones only (`portal.proxies`).
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_HTTPS
@@ -200,11 +199,17 @@ SILENCED_SYSTEM_CHECKS = [
     "security.W021",
     "security.W009",  # shoal.E004 says the same in the words of our settings
 ]
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
 STATIC_URL = "/static/"
 STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True
-DATA_UPLOAD_MAX_MEMORY_SIZE = 64 * 2**20
+DATA_UPLOAD_MAX_MEMORY_SIZE = 64 * 2**20  # a page's form with a request of 16 MB, url-encoded
+MAX_API_BODY_BYTES = 8 * 2**20  # JSON to the REST API; predictions and files do not come here
 FILE_UPLOAD_MAX_MEMORY_SIZE = 2**20
 
 REST_FRAMEWORK = {
@@ -213,11 +218,19 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["portal.rest.JSONParser"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.rest.IgnoreAccept",
+    "DEFAULT_METADATA_CLASS": None,  # OPTIONS is as unknown as any other method
     "EXCEPTION_HANDLER": "portal.rest.exception_handler",
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
-SPECTACULAR_SETTINGS = {"TITLE": "Shoal", "VERSION": "2.0", "SERVE_INCLUDE_SCHEMA": False}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Shoal",
+    "VERSION": "2.0",
+    "OAS_VERSION": "3.1.0",
+    "COMPONENT_SPLIT_PATCH": False,  # a PATCH here takes what it says, not all of it optionally
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "SORT_OPERATIONS": False,
+    "SORT_OPERATION_PARAMETERS": False,
+}
 
 # ---------------------------------------------------------------- Celery
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://")
@@ -242,6 +255,11 @@ CELERY_BEAT_SCHEDULE = {
         "task": "registry.reconcile",
         "schedule": 30.0,
         "options": {"expires": 30},
+    },
+    "old audit rows": {
+        "task": "audit.forget_old",
+        "schedule": 6 * 3600.0,
+        "options": {"expires": 3600},
     },
     "token use": {
         "task": "accounts.record_token_use",

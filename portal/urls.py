@@ -10,6 +10,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("portal.ui.urls")),
     path("", include("portal.accounts.urls")),
     path("", include("portal.previews.urls")),
+    path("", include("portal.secrets.urls")),
+    path("", include("portal.audit.urls")),
     path("", include("portal.registry.urls")),
     path("", include("portal.endpoints.urls")),
     path("", include("portal.logs.urls")),

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from portal.accounts import throttling
 from portal.accounts.models import User
-from portal.accounts.services import MAX_COMMENT
+from portal.accounts.services import MAX_COMMENT, note_failed_login, note_login
 
 if TYPE_CHECKING:
     UserModelForm = forms.ModelForm[User]
@@ -38,8 +38,11 @@ class LoginForm(AuthenticationForm):
             cleaned: dict[str, Any] = super().clean()
         except ValidationError:
             throttling.note_failure(username, address, timezone.now())
+            note_failed_login(username)
             raise
         throttling.forget_failures(username, address)
+        if isinstance(user := self.get_user(), User):
+            note_login(user)
         return cleaned
 
 

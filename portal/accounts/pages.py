@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib import messages
 from django.contrib.auth import views as auth
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.forms import PasswordChangeForm
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -41,6 +42,11 @@ class LogoutPage(auth.LogoutView):
 class PasswordPage(auth.PasswordChangeView):
     template_name = "accounts/password.html"
     success_url = reverse_lazy("settings")
+
+    def form_valid(self, form: PasswordChangeForm) -> HttpResponse:
+        answer = super().form_valid(form)
+        services.note_password_change(current_user(self.request))
+        return answer
 
     def get_success_url(self) -> str:
         messages.success(self.request, "Your password is changed.")

@@ -18,6 +18,8 @@ from django.utils import timezone
 from portal import bus
 from portal.accounts.authentication import sha256
 from portal.accounts.models import ADMINS, USERS, PersonalAccessToken, User
+from portal.audit import services as audit
+from portal.audit.states import Action, ObjectKind, Outcome
 from portal.rest import InvalidParameterValue, ResourceAlreadyExists, ResourceDoesNotExist
 from serving.spec import Principal
 
@@ -29,6 +31,7 @@ FIRST_ADMIN = "admin"
 # ---------------------------------------------------------------- tokens
 
 
+@transaction.atomic
 def create_token(
     user: User, *, comment: str = "", lifetime_s: int | None = None, public_id: str = ""
 ) -> tuple[PersonalAccessToken, str]:
@@ -67,6 +70,13 @@ def create_token(
     )
     if not is_new:
         raise ResourceAlreadyExists("This token was created before; its value is not shown again.")
+    audit.record(
+        Action.TOKEN_CREATE,
+        ObjectKind.TOKEN,
+        token.public_id,
+        owner=user.username,
+        lifetime_s=lifetime_s,
+    )
     _publish([token])
     return token, value
 
@@ -91,11 +101,15 @@ def find_token(user: User, public_id: str) -> PersonalAccessToken:
     return token
 
 
+@transaction.atomic
 def revoke_token(token: PersonalAccessToken) -> None:
     """Refuse the token from now on; doing it again changes nothing."""
     if token.revoked_at is None:
         token.revoked_at = timezone.now()
         token.save(update_fields=["revoked_at"])
+        audit.record(
+            Action.TOKEN_REVOKE, ObjectKind.TOKEN, token.public_id, owner=token.user.username
+        )
     transaction.on_commit(partial(bus.remove_principal, token.sha256))
 
 
@@ -199,6 +213,7 @@ def ensure_admin(password: str | None) -> tuple[User, str | None]:
     user.is_active = True
     user.save()
     user.groups.add(*Group.objects.filter(name__in=(ADMINS, USERS)))
+    audit.record(Action.USER_CREATE, ObjectKind.USER, user.username, is_admin=True)
     publish_user(user)
     return user, made
 
@@ -212,6 +227,7 @@ def create_user(*, username: str, email: str = "", is_admin: bool = False) -> tu
     user.groups.add(Group.objects.get(name=USERS))
     if is_admin:
         user.groups.add(Group.objects.get(name=ADMINS))
+    audit.record(Action.USER_CREATE, ObjectKind.USER, username, is_admin=is_admin)
     return user, password
 
 
@@ -226,6 +242,8 @@ def set_active(user: User, *, is_active: bool) -> None:
         _keep_one_admin(user)
     user.is_active = is_active
     user.save(update_fields=["is_active"])
+    action = Action.USER_ACTIVATE if is_active else Action.USER_DEACTIVATE
+    audit.record(action, ObjectKind.USER, user.username)
     publish_user(user)
 
 
@@ -246,15 +264,45 @@ def set_admin(user: User, *, is_admin: bool) -> None:
         if user.is_superuser:
             user.is_superuser = False
             user.save(update_fields=["is_superuser"])
+    audit.record(Action.USER_SET_ADMIN, ObjectKind.USER, user.username, is_admin=is_admin)
     publish_user(user)
 
 
+@transaction.atomic
 def reset_password(user: User) -> str:
     """Give the user a new random password, and return it; his sessions end."""
     password = secrets.token_urlsafe(12)
     user.set_password(password)
     user.save(update_fields=["password"])
+    audit.record(Action.USER_RESET_PASSWORD, ObjectKind.USER, user.username)
     return password
+
+
+def note_password_change(user: User) -> None:
+    """Record that the user has chosen a new password."""
+    audit.record(Action.USER_CHANGE_PASSWORD, ObjectKind.USER, user.username, user=user)
+
+
+# ---------------------------------------------------------------- logins
+
+
+def note_login(user: User) -> None:
+    """Record a login that worked."""
+    audit.record(Action.LOGIN, ObjectKind.USER, user.username, user=user)
+
+
+def note_failed_login(username: str) -> None:
+    """Record a login that was refused.
+
+    A name that nobody has is left out: it may be a password, typed into the wrong field.
+    """
+    is_known = User.objects.filter(username=username).exists()
+    audit.record(
+        Action.LOGIN,
+        ObjectKind.USER,
+        username if is_known else "(no such user)",
+        outcome=Outcome.FAILED,
+    )
 
 
 def _keep_one_admin(user: User) -> None:

@@ -6,7 +6,11 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db import transaction
+
 from portal.accounts.models import User
+from portal.audit import services as audit
+from portal.audit.states import Action, ObjectKind
 from portal.previews.models import Preview
 from portal.previews.states import PREVIEWS, THROUGHPUT_OPTIMIZED, PreviewInfo
 from portal.rest import PermissionDenied, ResourceDoesNotExist
@@ -48,6 +52,7 @@ def get_preview(name: str) -> PreviewView:
     return _view(info, row)
 
 
+@transaction.atomic
 def set_enabled(name: str, enabled: bool, user: User | None) -> PreviewView:  # noqa: FBT001 - reads as "set X enabled True"
     """Turn a preview on or off; doing it again keeps who did it first.
 
@@ -67,6 +72,7 @@ def set_enabled(name: str, enabled: bool, user: User | None) -> PreviewView:  # 
         Preview.objects.update_or_create(
             name=name, defaults={"enabled": enabled, "changed_by": user}
         )
+        audit.record(Action.PREVIEW_SET, ObjectKind.PREVIEW, name, user=user, enabled=enabled)
         log.info(
             "preview %s is turned %s by %s", name, "on" if enabled else "off", user or "console"
         )

@@ -6,6 +6,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from portal.accounts.models import User
 from portal.accounts.services import create_token
+from portal.audit.context import acting_as
+from portal.audit.states import Via
 from portal.rest import ApiError
 
 
@@ -23,11 +25,12 @@ class Command(BaseCommand):
             raise CommandError(f"There is no active user {options['user']}.")
         lifetime_s = options["lifetime_seconds"]
         try:
-            _, value = create_token(
-                user,
-                comment=str(options["comment"]),
-                lifetime_s=lifetime_s if isinstance(lifetime_s, int) else None,
-            )
+            with acting_as(Via.CONSOLE):
+                _, value = create_token(
+                    user,
+                    comment=str(options["comment"]),
+                    lifetime_s=lifetime_s if isinstance(lifetime_s, int) else None,
+                )
         except ApiError as exc:
             raise CommandError(exc.message) from exc
         self.stdout.write(value)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from portal.audit.context import acting_as
+from portal.audit.states import Via
 from portal.previews.services import set_enabled
 from portal.rest import ApiError
 
@@ -17,7 +19,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: object, **options: object) -> None:
         try:
-            preview = set_enabled(str(options["name"]), options["state"] == "on", None)
+            with acting_as(Via.CONSOLE):
+                preview = set_enabled(str(options["name"]), options["state"] == "on", None)
         except ApiError as exc:
             raise CommandError(exc.message) from exc
         self.stdout.write(f"{preview.info.title}: {'on' if preview.enabled else 'off'}")

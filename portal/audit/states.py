@@ -1,0 +1,79 @@
+"""What is audited: the actions, what they are done to, how they ended, how the actor came in."""
+
+from __future__ import annotations
+
+from django.db.models import TextChoices
+
+from portal.ui.tones import Tone
+
+
+class Action(TextChoices):
+    LOGIN = "login", "Log in"
+    DENIED = "denied", "Refused request"
+    TOKEN_CREATE = "token.create", "Create token"
+    TOKEN_REVOKE = "token.revoke", "Revoke token"
+    USER_CREATE = "user.create", "Create user"
+    USER_ACTIVATE = "user.activate", "Activate user"
+    USER_DEACTIVATE = "user.deactivate", "Deactivate user"
+    USER_SET_ADMIN = "user.set_admin", "Change admin role"
+    USER_RESET_PASSWORD = "user.reset_password", "Reset password"
+    USER_CHANGE_PASSWORD = "user.change_password", "Change own password"
+    PREVIEW_SET = "preview.set", "Turn preview on or off"
+    ENDPOINT_CREATE = "endpoint.create", "Create endpoint"
+    ENDPOINT_UPDATE = "endpoint.update", "Update endpoint config"
+    ENDPOINT_CHANGE = "endpoint.change", "Change endpoint settings"
+    ENDPOINT_RETRY = "endpoint.retry", "Deploy endpoint again"
+    ENDPOINT_CANCEL = "endpoint.cancel", "Cancel endpoint update"
+    ENDPOINT_STOP = "endpoint.stop", "Stop endpoint"
+    ENDPOINT_START = "endpoint.start", "Start endpoint"
+    ENDPOINT_DELETE = "endpoint.delete", "Delete endpoint"
+    ENDPOINT_PERMISSIONS = "endpoint.permissions", "Change endpoint permissions"
+    MODEL_CREATE = "model.create", "Create model"
+    MODEL_UPDATE = "model.update", "Update model"
+    MODEL_DELETE = "model.delete", "Delete model"
+    MODEL_PERMISSIONS = "model.permissions", "Change model permissions"
+    VERSION_CREATE = "version.create", "Create model version"
+    VERSION_DELETE = "version.delete", "Delete model version"
+    ALIAS_SET = "alias.set", "Set model alias"
+    ALIAS_DELETE = "alias.delete", "Delete model alias"
+    SCOPE_CREATE = "scope.create", "Create secret scope"
+    SCOPE_DELETE = "scope.delete", "Delete secret scope"
+    SECRET_PUT = "secret.put", "Put secret"
+    SECRET_DELETE = "secret.delete", "Delete secret"
+    SECRET_READ = "secret.read", "Read secret"
+    SCOPE_PERMISSIONS = "scope.permissions", "Change scope permissions"
+
+
+class ObjectKind(TextChoices):
+    USER = "user", "User"
+    TOKEN = "token", "Token"
+    PREVIEW = "preview", "Preview"
+    ENDPOINT = "endpoint", "Endpoint"
+    MODEL = "model", "Model"
+    VERSION = "version", "Model version"
+    SCOPE = "scope", "Secret scope"
+    SECRET = "secret", "Secret"
+    PATH = "path", "Path"
+
+
+class Outcome(TextChoices):
+    DONE = "done", "Done"
+    DENIED = "denied", "Denied"
+    FAILED = "failed", "Failed"
+
+
+class Via(TextChoices):
+    """How the actor came in."""
+
+    SESSION = "session", "Browser"
+    TOKEN = "token", "Token"
+    NOBODY = "nobody", "Not logged in"
+    CONSOLE = "console", "Console"
+    SYSTEM = "system", "System"
+
+
+OUTCOME_TONES: dict[Outcome, Tone] = {
+    Outcome.DONE: Tone.IDLE,
+    Outcome.DENIED: Tone.WARN,
+    Outcome.FAILED: Tone.BAD,
+}
