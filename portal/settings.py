@@ -122,6 +122,7 @@ INSTALLED_APPS = [
     "portal.registry",
     "portal.endpoints",
     "portal.logs",
+    "portal.schema",
 ]
 
 MIDDLEWARE = [
@@ -220,6 +221,7 @@ REST_FRAMEWORK = {
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.rest.IgnoreAccept",
     "DEFAULT_METADATA_CLASS": None,  # OPTIONS is as unknown as any other method
     "EXCEPTION_HANDLER": "portal.rest.exception_handler",
+    "DEFAULT_SCHEMA_CLASS": "portal.schema.auto.ApiSchema",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 SPECTACULAR_SETTINGS = {
@@ -230,6 +232,8 @@ SPECTACULAR_SETTINGS = {
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "SORT_OPERATIONS": False,
     "SORT_OPERATION_PARAMETERS": False,
+    "PREPROCESSING_HOOKS": ["portal.schema.document.described_routes"],
+    "POSTPROCESSING_HOOKS": ["portal.schema.document.complete"],
 }
 
 # ---------------------------------------------------------------- Celery

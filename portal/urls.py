@@ -15,6 +15,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("portal.registry.urls")),
     path("", include("portal.endpoints.urls")),
     path("", include("portal.logs.urls")),
+    path("", include("portal.schema.urls")),
     re_path(r"^api/(?P<rest_of_path>.*)$", errors.unknown_api_path),
 ]
 

@@ -1,0 +1,414 @@
+"""The JSON objects of the calls on endpoints, for their description.
+
+Requests are read by `parsing` and answers are made by `representation`; tests hold these to what
+the API really answers.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from rest_framework import serializers
+
+from portal.endpoints.services.validation import BATCHING_BOUNDS, MAX_PREFERRED_SIZES
+from portal.endpoints.states import (
+    ConfigUpdate,
+    EntityState,
+    PermissionLevel,
+    Ready,
+    TritonStatus,
+)
+from portal.rest import StrictBooleanField, StrictIntegerField
+from serving.spec import EvidenceKind
+from serving.workloads import WORKLOAD_SIZES, WORKLOAD_TYPES
+
+text = partial(serializers.CharField, required=False, allow_null=True)
+whole = partial(StrictIntegerField, required=False, allow_null=True)
+flag = partial(StrictBooleanField, required=False, allow_null=True)
+free = partial(serializers.DictField, required=False, allow_null=True)
+
+NAME = r"^[A-Za-z0-9_-]{1,63}$"
+
+
+# ---------------------------------------------------------------- requests
+
+
+class Batching(serializers.Serializer[Any]):
+    """Triton's dynamic batching, where it is not left to Shoal."""
+
+    for _name, (_least, _most) in BATCHING_BOUNDS.items():
+        locals()[_name] = StrictIntegerField(required=False, min_value=_least, max_value=_most)
+    preferred_batch_size = serializers.ListField(
+        child=StrictIntegerField(min_value=1), required=False, max_length=MAX_PREFERRED_SIZES
+    )
+
+
+class ServedEntityInput(serializers.Serializer[Any]):
+    """One model version on given compute."""
+
+    name = serializers.RegexField(
+        NAME, required=False, allow_null=True, help_text="Default: <model>-<version>."
+    )
+    entity_name = serializers.CharField(help_text="A registered model: catalog.schema.model.")
+    entity_version = serializers.CharField(help_text="A version's number or @alias.")
+    workload_type = serializers.ChoiceField(
+        list(WORKLOAD_TYPES), required=False, allow_null=True, help_text="Default: CPU."
+    )
+    workload_size = serializers.ChoiceField(
+        list(WORKLOAD_SIZES), required=False, allow_null=True, help_text="Or numbers of one's own."
+    )
+    min_provisioned_concurrency = whole(help_text="A multiple of 4.")
+    max_provisioned_concurrency = whole(help_text="A multiple of 4.")
+    scale_to_zero_enabled = flag()
+    throughput_optimized = flag(
+        help_text="Serve with Triton's dynamic batching. Absent in an update: unchanged."
+    )
+    environment_vars = serializers.DictField(
+        child=serializers.CharField(allow_blank=True), required=False, allow_null=True
+    )
+    batching = Batching(required=False, allow_null=True)
+
+
+class ServedModelInput(ServedEntityInput):
+    """A served entity in the older form."""
+
+    entity_name = None  # type: ignore[assignment]  # takes the field away, by DRF's rules
+    entity_version = None  # type: ignore[assignment]  # likewise
+    model_name = serializers.CharField(help_text="A registered model: catalog.schema.model.")
+    model_version = serializers.CharField(help_text="A version's number or @alias.")
+
+
+class Route(serializers.Serializer[Any]):
+    """A served entity's share of the traffic."""
+
+    served_entity_name = text()
+    served_model_name = text(help_text="The older name of served_entity_name.")
+    traffic_percentage = StrictIntegerField(min_value=0, max_value=100)
+
+
+class TrafficConfig(serializers.Serializer[Any]):
+    """Shares that total 100."""
+
+    routes = Route(many=True, required=False, allow_null=True)
+
+
+class EndpointConfigInput(serializers.Serializer[Any]):
+    """What an endpoint serves: `served_entities` or, in the older form, `served_models`."""
+
+    served_entities = ServedEntityInput(many=True, required=False, allow_null=True)
+    served_models = ServedModelInput(many=True, required=False, allow_null=True)
+    traffic_config = TrafficConfig(required=False, allow_null=True)
+    auto_capture_config = free(help_text="Accepted without effect.")
+
+
+class EndpointTagInput(serializers.Serializer[Any]):
+    key = serializers.CharField(max_length=255)
+    value = serializers.CharField(
+        required=False, allow_null=True, allow_blank=True, max_length=1024
+    )
+
+
+class RateLimit(serializers.Serializer[Any]):
+    """How many calls a minute."""
+
+    calls = whole(min_value=0)
+    tokens = whole(min_value=0, help_text="Kept without effect.")
+    key = text(help_text="endpoint, user, service_principal or user_group.")
+    principal = text(help_text="Whom the limit is for.")
+    renewal_period = serializers.ChoiceField(["minute"])
+
+
+class RateLimits(serializers.Serializer[Any]):
+    rate_limits = RateLimit(many=True)
+
+
+class AiGateway(serializers.Serializer[Any]):
+    """Settings of the AI gateway; fields that were not given are absent."""
+
+    rate_limits = RateLimit(many=True, required=False)
+    usage_tracking_config = free()
+    inference_table_config = free()
+    guardrails = free()
+    fallback_config = free()
+
+
+class EmailNotifications(serializers.Serializer[Any]):
+    on_update_success = serializers.ListField(child=serializers.CharField(), required=False)
+    on_update_failure = serializers.ListField(child=serializers.CharField(), required=False)
+
+
+class NotificationsInput(serializers.Serializer[Any]):
+    email_notifications = EmailNotifications(required=False, allow_null=True)
+
+
+class CreateEndpoint(serializers.Serializer[Any]):
+    name = serializers.RegexField(NAME)
+    config = EndpointConfigInput()
+    description = text(allow_blank=True)
+    tags = EndpointTagInput(many=True, required=False, allow_null=True)
+    email_notifications = EmailNotifications(required=False, allow_null=True)
+    rate_limits = RateLimit(many=True, required=False, allow_null=True)
+    ai_gateway = AiGateway(required=False, allow_null=True)
+    route_optimized = flag(help_text="Accepted without effect.")
+    budget_policy_id = text(help_text="Accepted without effect.")
+    telemetry_config = free(help_text="Accepted without effect.")
+
+
+class TagChanges(serializers.Serializer[Any]):
+    add_tags = EndpointTagInput(many=True, required=False, allow_null=True)
+    delete_tags = serializers.ListField(
+        child=serializers.CharField(), required=False, allow_null=True
+    )
+
+
+# ---------------------------------------------------------------- answers
+
+
+class Evidence(serializers.Serializer[Any]):
+    """A line of a replica's log that proves a part of it."""
+
+    kind = serializers.ChoiceField([kind.value for kind in EvidenceKind])
+    title = serializers.CharField()
+    text = serializers.CharField()
+    line = serializers.IntegerField()
+    replica_id = serializers.CharField()
+    timestamp = serializers.IntegerField()
+
+
+class Triton(serializers.Serializer[Any]):
+    """What is known about Triton, with its proof."""
+
+    status = serializers.ChoiceField(TritonStatus.values)
+    reason_code = serializers.CharField()
+    message = serializers.CharField()
+    evidence = Evidence(many=True)
+
+
+class EntityDeploymentState(serializers.Serializer[Any]):
+    deployment = serializers.ChoiceField(EntityState.values)
+    deployment_state_message = serializers.CharField()
+
+
+class _Served(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    workload_type = serializers.ChoiceField(list(WORKLOAD_TYPES))
+    workload_size = serializers.CharField(required=False, help_text="Or the two numbers.")
+    min_provisioned_concurrency = serializers.IntegerField(required=False)
+    max_provisioned_concurrency = serializers.IntegerField(required=False)
+    scale_to_zero_enabled = serializers.BooleanField()
+    environment_vars = serializers.DictField(child=serializers.CharField())
+    creator = serializers.CharField(allow_null=True)
+    creation_timestamp = serializers.IntegerField()
+    state = EntityDeploymentState()
+    throughput_optimized = serializers.BooleanField()
+    batching = Batching()
+    triton = Triton()
+
+
+class ServedEntity(_Served):
+    """One model version on given compute."""
+
+    entity_name = serializers.CharField()
+    entity_version = serializers.CharField()
+
+
+class ServedModel(_Served):
+    """A served entity in the older form."""
+
+    model_name = serializers.CharField()
+    model_version = serializers.CharField()
+
+
+class ShownRoute(serializers.Serializer[Any]):
+    served_model_name = serializers.CharField()
+    served_entity_name = serializers.CharField()
+    traffic_percentage = serializers.IntegerField(min_value=0, max_value=100)
+
+
+class ShownTrafficConfig(serializers.Serializer[Any]):
+    routes = ShownRoute(many=True)
+
+
+class EndpointConfig(serializers.Serializer[Any]):
+    """What an endpoint serves; a number for each config that was accepted."""
+
+    config_version = serializers.IntegerField()
+    served_entities = ServedEntity(many=True)
+    served_models = ServedModel(many=True)
+    traffic_config = ShownTrafficConfig()
+
+
+class PendingConfig(EndpointConfig):
+    """The config that is rolling out, or that failed to."""
+
+    start_time = serializers.IntegerField()
+
+
+class EndpointState(serializers.Serializer[Any]):
+    ready = serializers.ChoiceField(Ready.values)
+    config_update = serializers.ChoiceField(ConfigUpdate.values)
+    suspend = serializers.ChoiceField(["SUSPENDED", "NOT_SUSPENDED"])
+    config_update_message = serializers.CharField()
+
+
+class EndpointTag(serializers.Serializer[Any]):
+    key = serializers.CharField()
+    value = serializers.CharField()
+
+
+class EndpointTagList(serializers.Serializer[Any]):
+    tags = EndpointTag(many=True)
+
+
+class _CommonEndpoint(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    id = serializers.CharField(help_text="For the calls on permissions.")
+    creator = serializers.CharField()
+    creation_timestamp = serializers.IntegerField()
+    last_updated_timestamp = serializers.IntegerField()
+    description = serializers.CharField()
+    state = EndpointState()
+    tags = EndpointTag(many=True)
+
+
+class Endpoint(_CommonEndpoint):
+    """Everything about one endpoint."""
+
+    permission_level = serializers.ChoiceField(
+        PermissionLevel.values, allow_null=True, help_text="The caller's."
+    )
+    route_optimized = serializers.BooleanField()
+    ai_gateway = AiGateway()
+    rate_limits = RateLimit(many=True)
+    email_notifications = EmailNotifications()
+    endpoint_url = serializers.CharField(help_text="Where queries go.")
+    config = EndpointConfig(required=False, help_text="Absent until the first success.")
+    pending_config = PendingConfig(
+        required=False, help_text="Only during an update and after one that failed."
+    )
+
+
+class EntitySummary(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    entity_name = serializers.CharField()
+    entity_version = serializers.CharField()
+    throughput_optimized = serializers.BooleanField()
+
+
+class ModelSummary(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    model_name = serializers.CharField()
+    model_version = serializers.CharField()
+
+
+class ConfigSummary(serializers.Serializer[Any]):
+    served_entities = EntitySummary(many=True)
+    served_models = ModelSummary(many=True)
+
+
+class EndpointSummary(_CommonEndpoint):
+    """One endpoint of a list."""
+
+    config = ConfigSummary()
+
+
+class EndpointList(serializers.Serializer[Any]):
+    endpoints = EndpointSummary(many=True)
+
+
+class NotificationsAnswer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    email_notifications = EmailNotifications()
+
+
+class EventLine(serializers.Serializer[Any]):
+    """A line of an endpoint's time line."""
+
+    id = serializers.IntegerField()
+    timestamp = serializers.IntegerField()
+    type = serializers.CharField()
+    message = serializers.CharField()
+    actor = serializers.CharField(allow_null=True)
+    served_entity_name = serializers.CharField(allow_null=True)
+    replica_id = serializers.CharField(allow_null=True)
+
+
+class EventList(serializers.Serializer[Any]):
+    events = EventLine(many=True)
+
+
+class Logs(serializers.Serializer[Any]):
+    logs = serializers.CharField()
+
+
+# ---------------------------------------------------------------- permissions
+
+
+class GrantInput(serializers.Serializer[Any]):
+    """Name either a user or a group."""
+
+    user_name = text()
+    group_name = text()
+    service_principal_name = text(help_text="Means a user.")
+    permission_level = serializers.ChoiceField(PermissionLevel.values)
+
+
+class AccessControlInput(serializers.Serializer[Any]):
+    access_control_list = GrantInput(many=True, required=False, allow_null=True)
+
+
+class HeldPermission(serializers.Serializer[Any]):
+    permission_level = serializers.ChoiceField(PermissionLevel.values)
+    inherited = serializers.BooleanField()
+
+
+class AccessControlEntry(serializers.Serializer[Any]):
+    user_name = serializers.CharField(required=False)
+    group_name = serializers.CharField(required=False)
+    display_name = serializers.CharField()
+    all_permissions = HeldPermission(many=True)
+
+
+class AccessControl(serializers.Serializer[Any]):
+    object_id = serializers.CharField()
+    object_type = serializers.CharField()
+    access_control_list = AccessControlEntry(many=True)
+
+
+class PermissionLevelDescription(serializers.Serializer[Any]):
+    permission_level = serializers.ChoiceField(PermissionLevel.values)
+    description = serializers.CharField()
+
+
+class PermissionLevels(serializers.Serializer[Any]):
+    permission_levels = PermissionLevelDescription(many=True)
+
+
+# ---------------------------------------------------------------- queries
+
+_ROWS = {"type": "array", "items": {}}
+QUERY: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "dataframe_split": {
+            "type": "object",
+            "properties": {
+                "columns": {"type": "array", "items": {"type": ["string", "integer"]}},
+                "index": _ROWS,
+                "data": {"type": "array", "items": _ROWS},
+            },
+            "required": ["data"],
+        },
+        "dataframe_records": {"type": "array", "items": {"type": "object"}},
+        "inputs": {"type": ["array", "object"], "description": "Tensors: one, or by name."},
+        "instances": {**_ROWS, "description": "Tensors, a row each."},
+        "params": {"type": "object"},
+        "client_request_id": {"type": "string", "description": "Accepted without effect."},
+    },
+}
+PREDICTIONS: dict[str, Any] = {
+    "type": "object",
+    "properties": {"predictions": {"description": "Rows as lists, or records."}},
+    "required": ["predictions"],
+}
