@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from portal.accounts import pages
+from portal.accounts import group_pages, pages
 from portal.accounts.api import views as api
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -18,8 +18,13 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("settings/users/<int:user_id>/activate/", pages.activate_user, name="user-activate"),
     path("settings/users/<int:user_id>/deactivate/", pages.deactivate_user, name="user-deactivate"),
     path("settings/users/<int:user_id>/password/", pages.reset_password, name="user-password"),
+    path("settings/groups/", group_pages.group_list, name="groups"),
+    path("settings/groups/<int:group_id>/", group_pages.group, name="group"),
+    path("settings/groups/<int:group_id>/members/", group_pages.change_member, name="group-member"),
+    path("settings/groups/<int:group_id>/delete/", group_pages.delete_group, name="group-delete"),
     path("api/2.0/token/create", api.TokenCreate.as_view()),
     path("api/2.0/token/list", api.TokenList.as_view()),
     path("api/2.0/token/delete", api.TokenDelete.as_view()),
     path("api/2.0/preview/scim/v2/Me", api.Me.as_view()),
+    path("api/2.0/preview/scim/v2/Groups", api.Groups.as_view()),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal.endpoints.pages import actions, detail, form, listing, query
+from portal.endpoints.pages import actions, detail, form, listing, query, sharing
 
 urlpatterns: list[URLPattern] = [
     path("", listing.endpoints, name="endpoints"),
@@ -18,6 +18,11 @@ urlpatterns: list[URLPattern] = [
     path("endpoints/<str:name>/status/", detail.status, name="endpoint-status"),
     path("endpoints/<str:name>/events/", detail.events, name="endpoint-events"),
     path("endpoints/<str:name>/settings/", detail.settings_tab, name="endpoint-settings"),
+    path(
+        "endpoints/<str:name>/permissions/",
+        sharing.change_permissions,
+        name="endpoint-permissions",
+    ),
     path("endpoints/<str:name>/query/", query.query, name="endpoint-query"),
     path("endpoints/<str:name>/edit/", form.edit, name="endpoint-edit"),
     path("endpoints/<str:name>/edit/fields/", form.edit_fields, name="endpoint-edit-fields"),

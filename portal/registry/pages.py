@@ -15,11 +15,14 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from portal.accounts.access import current_user
+from portal.accounts.groups import known_names
+from portal.accounts.models import User
 from portal.registry import reading, services, snippets
 from portal.registry.models import ModelVersion, RegisteredModel
 from portal.registry.signatures import signature_rows
 from portal.registry.states import ExpressState, VersionStatus
 from portal.rest import InvalidState
+from portal.ui.sharing import Share
 from portal.workspace import public_url
 
 MODELS_A_PAGE = 25
@@ -56,7 +59,17 @@ def models(request: HttpRequest) -> HttpResponse:
 @login_required
 def model(request: HttpRequest, name: str) -> HttpResponse:
     """One model: its versions and aliases."""
-    found = _model(request, name)
+    return show_model(request, find_shown_model(request, name))
+
+
+def show_model(
+    request: HttpRequest,
+    found: RegisteredModel,
+    *,
+    share: Share | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    """A model's page; `share` is a change of its readers that was refused."""
     versions = found.versions.select_related("creator").prefetch_related("aliases")
     page = Paginator(versions, VERSIONS_A_PAGE).get_page(request.GET.get("page"))
     rows = [
@@ -69,8 +82,24 @@ def model(request: HttpRequest, name: str) -> HttpResponse:
         "rows": rows,
         "environment": snippets.client_environment(public_url(request)),
         "snippet": snippets.register_with_environment(found.name),
+        **_readers_context(current_user(request), found, share),
     }
-    return render(request, "registry/model.html", context)
+    return render(request, "registry/model.html", context, status=status)
+
+
+def _readers_context(user: User, found: RegisteredModel, share: Share | None) -> dict[str, Any]:
+    readers = services.readers_of(found)
+    may_share = services.may_write_model(user, found)
+    return {
+        "readers": readers,
+        "listed": [
+            *(Share(kind="user", who=name) for name in readers.user_names),
+            *(Share(kind="group", who=name) for name in readers.group_names),
+        ],
+        "may_share": may_share,
+        "share": share or Share(),
+        "known": known_names() if may_share and readers.is_restricted else None,
+    }
 
 
 @require_safe
@@ -110,7 +139,8 @@ def stage(request: HttpRequest, name: str, number: int) -> HttpResponse:
     return redirect("model-version", name, number)
 
 
-def _model(request: HttpRequest, name: str) -> RegisteredModel:
+def find_shown_model(request: HttpRequest, name: str) -> RegisteredModel:
+    """The model with what its page shows; 404 where it is not there for the user."""
     return get_object_or_404(
         RegisteredModel.objects.readable_by(current_user(request))
         .select_related("owner")

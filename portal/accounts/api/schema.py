@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from portal.accounts.api import views
-from portal.accounts.api.serializers import TokenCreateInput, TokenDeleteInput
+from portal.accounts.api.serializers import GroupPage, TokenCreateInput, TokenDeleteInput
 from portal.schema.calls import NOTHING, Call, describe
 
 GROUP = "Identity and tokens"
@@ -54,6 +54,38 @@ class ScimUser(serializers.Serializer[Any]):
     groups = GroupReference(many=True)
 
 
+class GroupMember(serializers.Serializer[Any]):
+    display = serializers.CharField()
+    value = serializers.CharField(help_text="The user's id.")
+
+
+class ScimGroup(serializers.Serializer[Any]):
+    schemas = serializers.ListField(child=serializers.CharField())
+    id = serializers.CharField()
+    displayName = serializers.CharField()  # noqa: N815 - SCIM's name
+    members = GroupMember(many=True, required=False, help_text="Only for workspace admins.")
+
+
+class ScimGroups(serializers.Serializer[Any]):
+    """A page of groups, in SCIM's words."""
+
+    schemas = serializers.ListField(child=serializers.CharField())
+    totalResults = serializers.IntegerField()  # noqa: N815 - SCIM's name
+    startIndex = serializers.IntegerField()  # noqa: N815 - SCIM's name
+    itemsPerPage = serializers.IntegerField()  # noqa: N815 - SCIM's name
+    Resources = ScimGroup(many=True)
+
+
+describe(
+    views.Groups,
+    get=Call(
+        id="list_groups",
+        group=GROUP,
+        summary="List the groups",
+        query=GroupPage,
+        answer=ScimGroups,
+    ),
+)
 describe(
     views.Me,
     get=Call(id="get_me", group=GROUP, summary="Get the caller", answer=ScimUser),

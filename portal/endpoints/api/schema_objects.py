@@ -346,7 +346,7 @@ class Logs(serializers.Serializer[Any]):
 
 
 class GrantInput(serializers.Serializer[Any]):
-    """Name either a user or a group."""
+    """Name one of the three."""
 
     user_name = text()
     group_name = text()
@@ -361,6 +361,7 @@ class AccessControlInput(serializers.Serializer[Any]):
 class HeldPermission(serializers.Serializer[Any]):
     permission_level = serializers.ChoiceField(PermissionLevel.values)
     inherited = serializers.BooleanField()
+    inherited_from_object = serializers.ListField(child=serializers.CharField(), required=False)
 
 
 class AccessControlEntry(serializers.Serializer[Any]):

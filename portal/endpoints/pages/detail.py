@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 
+from portal.accounts.groups import known_names
 from portal.endpoints import reading
 from portal.endpoints.forms.choices import has_gpu
 from portal.endpoints.forms.fields import EndpointFields
@@ -31,11 +32,14 @@ from portal.endpoints.routes import latest_decision
 from portal.endpoints.states import (
     ConfigUpdate,
     DeploymentState,
+    PermissionLevel,
     ReplicaState,
     StepState,
     TritonStatus,
 )
+from portal.ui.sharing import Share
 from portal.ui.tones import Chip, Tone
+from serving.permissions import Action
 from serving.spec import Backend
 from serving.workloads import WORKLOAD_TYPES
 
@@ -262,7 +266,13 @@ def events(request: HttpRequest, name: str) -> HttpResponse:
 @page
 def settings_tab(request: HttpRequest, name: str) -> HttpResponse:
     """Config as JSON, permissions, tags, and what hurts."""
-    opened = open_endpoint(request, name)
+    return show_settings(request, open_endpoint(request, name))
+
+
+def show_settings(
+    request: HttpRequest, opened: Opened, *, share: Share | None = None, status: int = 200
+) -> HttpResponse:
+    """The Settings tab; `share` is a change of permissions that was refused."""
     endpoint = opened.endpoint
     config = endpoint.active_config or endpoint.pending_config
     fields = EndpointFields.of(endpoint, config)
@@ -274,10 +284,13 @@ def settings_tab(request: HttpRequest, name: str) -> HttpResponse:
         "config": config,
         "config_json": json.dumps(body, indent=2, ensure_ascii=False),
         "tags": endpoint.tags.all(),
-        "permissions": endpoint.permissions.select_related("user"),
+        "permissions": endpoint.permissions.select_related("user").order_by("pk"),
+        "levels": PermissionLevel.choices,
+        "share": share or Share(level=PermissionLevel.CAN_QUERY),
+        "known": known_names() if opened.may[Action.CHANGE_PERMISSIONS] else None,
         "batching": _batching(config) if config else [],
     }
-    return render(request, "endpoints/settings.html", context)
+    return render(request, "endpoints/settings.html", context, status=status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,12 @@ from rest_framework import serializers
 
 from portal.registry.api import model_versions as versions
 from portal.registry.api import registered_models as models
-from portal.registry.api import schema_files
+from portal.registry.api import schema_files, schema_permissions
 from portal.registry.api import serializers as ask
 from portal.registry.states import VersionStatus
 from portal.schema.calls import NOTHING, Call, describe, describe_path
 
-__all__ = ["schema_files"]
+__all__ = ["schema_files", "schema_permissions"]
 
 NAME = "main.default.detector"
 model_call = partial(Call, group="Registered models")

@@ -95,6 +95,17 @@ class Stage(serializers.Serializer[Any]):
     model_version = Text(32)
 
 
+class ModelGrant(serializers.Serializer[Any]):
+    user_name = Text(150, default="", allow_null=True)
+    group_name = Text(150, default="", allow_null=True)
+    service_principal_name = Text(150, default="", allow_null=True)
+    permission_level = serializers.ChoiceField(["CAN_READ", "CAN_MANAGE"])
+
+
+class ModelGrants(serializers.Serializer[Any]):
+    access_control_list = serializers.ListField(child=ModelGrant(), default=list, max_length=1000)
+
+
 # ---------------------------------------------------------------- files
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from portal.registry.api import files, model_versions, probe, registered_models
+from portal.registry.api import files, model_versions, permissions, probe, registered_models
 
 CATALOG = "api/2.0/mlflow/unity-catalog/"
 MODELS = f"{CATALOG}registered-models"
 VERSIONS = f"{CATALOG}model-versions"
 FILES = "api/2.0/fs/"
+ACCESS = "api/2.0/permissions/registered-models/"
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path(".well-known/databricks-config", probe.well_known),
@@ -37,6 +38,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{VERSIONS}/delete-tag", model_versions.DeleteTagView.as_view()),
     path(f"{VERSIONS}/emit-lineage", model_versions.EmitLineageView.as_view()),
     path("api/2.0/serving-endpoints:stageDeployment", model_versions.StageView.as_view()),
+    path(f"{ACCESS}<str:name>", permissions.ModelPermissionsView.as_view()),
+    path(f"{ACCESS}<str:name>/permissionLevels", permissions.ModelPermissionLevelsView.as_view()),
     path(f"{FILES}create-upload-part-urls", files.PartUrlsView.as_view()),
     path(f"{FILES}create-upload-url", files.UploadUrlView.as_view()),
     path(f"{FILES}create-download-url", files.DownloadUrlView.as_view()),

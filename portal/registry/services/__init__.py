@@ -9,6 +9,7 @@ from portal.registry.services.access import (
     may_write_model,
     may_write_version,
     readers_of,
+    require_write,
     set_readers,
 )
 from portal.registry.services.finalizing import finalize_version
@@ -62,6 +63,7 @@ __all__ = [
     "readers_of",
     "reconcile",
     "request_staging",
+    "require_write",
     "set_alias",
     "set_model_tag",
     "set_readers",
