@@ -8,11 +8,12 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := $(VENV)/installed
 
-.PHONY: demo up test test-fast check format lock clean help
+.PHONY: demo up test test-fast test-postgresql check format lock clean help
 
 help:
 	@echo "make demo    start everything with a demo model behind Triton   make up       start the portal"
 	@echo "make test    run every test       make test-fast   without Triton, stack and browser"
+	@echo "make test-postgresql   what speaks to the database, on a throw-away PostgreSQL"
 	@echo "make check   format, lint, types, import contracts, templates, migrations"
 	@echo "make lock    resolve requirements.lock anew         make clean    remove the virtual environment"
 
@@ -38,6 +39,13 @@ test: $(INSTALLED)
 
 test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest -m "not triton and not stack and not browser and not gpu"
+
+# SQLite is the default everywhere else; these are the tests in which the database matters most.
+ON_POSTGRESQL ?= $(wildcard $(addprefix tests/portal/test_,accounts.py tokens.py registry*.py staging.py \
+	endpoints_*.py deploy*.py permissions*.py secrets*.py audit*.py files_*.py races.py))
+
+test-postgresql: $(INSTALLED)
+	.ci/with-postgresql $(BIN)/python -m pytest $(ON_POSTGRESQL)
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .

@@ -39,6 +39,7 @@ def update_tags(
     check_tags(add, problems)
     problems.raise_if_any()
     endpoint.tags.filter(key__in=list(delete)).delete()
+    _lock(endpoint)
     for key, value in add.items():
         EndpointTag.objects.update_or_create(endpoint=endpoint, key=key, defaults={"value": value})
     _changed(user, endpoint, "tags")
@@ -91,6 +92,11 @@ def set_ai_gateway(user: User, endpoint: Endpoint, wanted: Mapping[str, Any]) ->
 
 
 def _changed(user: User, endpoint: Endpoint, what: str) -> None:
+def _lock(endpoint: Endpoint) -> None:
+    """Let one change of many rows at a time through: two must not mix, nor wait for each other."""
+    Endpoint.objects.select_for_update().filter(pk=endpoint.pk).first()
+
+
     endpoint.changed_by = user
     fields = [] if what == "tags" else [what]
     endpoint.save(update_fields=[*fields, "changed_by", "updated_at"])
@@ -119,6 +125,7 @@ def set_permissions(
     problems.raise_if_any()
     if replace:
         endpoint.permissions.all().delete()
+    _lock(endpoint)
     for permission in planned:
         if permission is not None:
             EndpointPermission.objects.update_or_create(
