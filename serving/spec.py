@@ -108,6 +108,7 @@ class ReplicaSpec:
         model_directory: The unpacked MLflow model (holds `MLmodel`).
         signature: MLflow's `ModelSignature.to_dict()`, None without a signature.
         environment_variables: For the model's process; secrets already resolved.
+        secret_names: Which of these variables hold a secret: masked in the log.
         max_in_flight: Requests that the gateway may have at this replica at once.
         start_deadline_s: From start to READY, else the replica fails.
     """
@@ -131,6 +132,7 @@ class ReplicaSpec:
     start_deadline_s: float = 600.0
     drain_deadline_s: float = 60.0
     triton_home: Path | None = None
+    secret_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from portal.audit.states import Action, ObjectKind, Outcome, Via
 if TYPE_CHECKING:
     from portal.accounts.models import User
 
-log = logging.getLogger(__name__)
+__all__ = ["Action", "ObjectKind", "Outcome", "forget_old", "record"]
 
 MAX_NAME = AuditEvent._meta.get_field("object_name").max_length or 300
 
@@ -58,7 +57,6 @@ def record(
         outcome=outcome,
         detail=detail,
     )
-    log.info("%s: %s %s %s (%s)", actor_name or via, action, kind, name, outcome)
 
 
 def forget_old() -> int:

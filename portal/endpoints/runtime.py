@@ -13,7 +13,9 @@ from django.conf import settings
 from portal.endpoints.batching import max_in_flight
 from portal.endpoints.models import Replica
 from portal.endpoints.routes import batching_of
+from portal.secrets.services import SecretUnavailable, resolve_all
 from serving.devices import find_devices
+from serving.errors import LaunchError
 from serving.runtime import Runtime
 from serving.runtime import last_line_number as _last_line_number
 from serving.runtime import read_logs as _read_logs
@@ -79,10 +81,16 @@ def device_from_label(label: str) -> Device:
 def launch(replica: Replica, *, environment: PythonEnvironment, model_directory: Path) -> None:
     """Start the replica's supervisor.
 
+    Its specification is the only place where secrets stand in the clear.
+
     Raises:
-        LaunchError: It could not be started.
+        LaunchError: It could not be started, or a secret is not there for the endpoint's creator.
     """
     entity, config = replica.entity, replica.entity.config
+    try:
+        resolved = resolve_all(entity.environment_vars, config.endpoint.creator)
+    except SecretUnavailable as exc:
+        raise LaunchError(exc.message) from exc
     version = entity.model_version
     backend = Backend(replica.backend)
     batching = batching_of(entity.decisions.filter(deployment=replica.deployment).first())
@@ -98,7 +106,8 @@ def launch(replica: Replica, *, environment: PythonEnvironment, model_directory:
             model_directory=model_directory,
             environment=environment,
             signature=version.signature if version else None,
-            environment_variables=dict(entity.environment_vars),
+            environment_variables=resolved.variables,
+            secret_names=resolved.secret_names,
             device=device_from_label(replica.device),
             batching=batching,
             max_in_flight=max_in_flight(entity, backend, batching),

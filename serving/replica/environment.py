@@ -25,6 +25,7 @@ SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_KEY", re.IGNORECASE
 )
 LEAST_SECRET_LENGTH = 8  # shorter values would mask half of every line
+LEAST_DECLARED_LENGTH = 4  # of what is known to be a secret
 
 
 def inherited_environment() -> dict[str, str]:
@@ -53,9 +54,20 @@ def server_environment(spec: ReplicaSpec) -> dict[str, str]:
 
 
 def secret_values(spec: ReplicaSpec) -> tuple[str, ...]:
-    """Give those of the user's variables that must not show in a log, judged by their names."""
-    return tuple(
-        value
-        for name, value in spec.environment_variables.items()
-        if len(value) >= LEAST_SECRET_LENGTH and SECRET_NAME.search(name)
-    )
+    """Give what must not show in a log: declared secrets, and variables that are named like one.
+
+    The longest come first, so that none leaves the rest of another that it is a part of. A secret
+    of several lines is given whole and line by line, since a log has only lines.
+    """
+    found: set[str] = set()
+    for name, value in spec.environment_variables.items():
+        if name in spec.secret_names:
+            found |= {value} if len(value) >= LEAST_DECLARED_LENGTH else set()
+            found |= {line for line in _lines(value) if len(line) >= LEAST_SECRET_LENGTH}
+        elif len(value) >= LEAST_SECRET_LENGTH and SECRET_NAME.search(name):
+            found.add(value)
+    return tuple(sorted(found, key=lambda value: (-len(value), value)))
+
+
+def _lines(value: str) -> list[str]:
+    return [line.strip() for line in value.splitlines()]

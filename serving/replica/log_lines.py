@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 LONGEST_LINE_BYTES = 16 * 2**10
+LEFT_OUT = " more bytes of this line were left out"
 BYTES_PER_S = 2 * 2**20
 BURST_BYTES = 8 * 2**20
 
@@ -43,7 +44,7 @@ class LineSplitter:
     def _line(self, data: bytes) -> str:
         cut, self._cut = self._cut + max(0, len(data) - self._longest), 0
         text = data[: self._longest].decode("utf-8", errors="replace").replace("\0", "")
-        return f"{text} [{cut} more bytes of this line were left out]" if cut else text
+        return f"{text} [{cut}{LEFT_OUT}]" if cut else text
 
 
 class Allowance:

@@ -14,12 +14,12 @@ from typing import IO
 from serving.replica.log_format import SERVER
 from serving.replica.log_lines import Allowance, LineSplitter
 from serving.replica.log_store import LogStore
+from serving.replica.masking import mask_of
 from serving.spec import LogLine
 
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 2**18
-MASK = "[masked]"
 PIPE_BYTES = 2**20  # what the server can write while this process is not looking
 
 
@@ -45,7 +45,7 @@ class LogPump(threading.Thread):
         self._store = store
         self._on_lines = on_lines
         self._is_vital = is_vital
-        self._secrets = tuple(secrets)
+        self._mask = mask_of(secrets)
         self._splitter = LineSplitter()
         self._allowance = allowance or Allowance()
         self._left_out = 0
@@ -72,14 +72,9 @@ class LogPump(threading.Thread):
         if not lines:
             return
         try:
-            self._on_lines(self._store.append(SERVER, [self._masked(line) for line in lines]))
+            self._on_lines(self._store.append(SERVER, [self._mask(line) for line in lines]))
         except Exception:  # the pump must go on, whatever a line does to its readers
             log.exception("lines were read but not understood")
-
-    def _masked(self, line: str) -> str:
-        for secret in self._secrets:
-            line = line.replace(secret, MASK)
-        return line
 
     def _tell_left_out(self) -> None:
         if self._left_out:

@@ -24,9 +24,10 @@ from portal.endpoints.deployment.replicas import (
     wanted_count,
     wanted_replicas,
 )
-from portal.endpoints.models import BackendDecision, Deployment, Replica
+from portal.endpoints.models import BackendDecision, Deployment, Replica, ServedEntity
 from portal.endpoints.states import ReplicaState
 from portal.registry import services as registry
+from portal.secrets.services import SecretUnavailable, resolve_all
 from serving.eligibility import ReasonCode
 from serving.spec import Backend, ReplicaStatus
 
@@ -37,7 +38,9 @@ def decisions_of(deployment: Deployment) -> list[BackendDecision]:
     """The deployment's decisions in the entities' order."""
     return list(
         BackendDecision.objects.filter(deployment=deployment)
-        .select_related("entity__model_version__model", "entity__config__endpoint", "deployment")
+        .select_related(
+            "entity__model_version__model", "entity__config__endpoint__creator", "deployment"
+        )
         .order_by("entity__position")
     )
 
@@ -52,6 +55,7 @@ def prepare(deployment: Deployment) -> Outcome:
             raise StepFailed(
                 "MODEL_VERSION_DELETED", "The model version was deleted.", entity=entity
             )
+        _require_secrets(entity)
         prepared = registry.ensure_prepared(version)
         if prepared.state == "failed":
             raise StepFailed(
@@ -67,11 +71,21 @@ def prepare(deployment: Deployment) -> Outcome:
     return Done(message="Model and environment are in place.")
 
 
+def _require_secrets(entity: ServedEntity) -> None:
+    """Let the entity's secrets be there, for the endpoint's creator, before anything is started."""
+    try:
+        resolve_all(entity.environment_vars, entity.config.endpoint.creator)
+    except SecretUnavailable as exc:
+        message = f"{entity.name} cannot be started. {exc.message}"
+        raise StepFailed("SECRET_UNAVAILABLE", message, entity=entity) from exc
+
+
 def launch_replicas(deployment: Deployment) -> Outcome:
     """Have every replica that the decisions ask for, and its supervisor started."""
     alive = set(runtime.runtime().running())
     started = []
     for decision in decisions_of(deployment):
+        _require_secrets(decision.entity)
         replicas = wanted_replicas(deployment, decision.entity)
         retire(replica for replica in replicas if replica.backend != decision.backend)
         fitting = [replica for replica in replicas if replica.backend == decision.backend]

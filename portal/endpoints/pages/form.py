@@ -114,12 +114,12 @@ def _sent(request: HttpRequest, editing: Editing) -> HttpResponse:
 
 def _save(request: HttpRequest, fields: EndpointFields, editing: Editing) -> Errors:
     """Create or update; what was refused, and where."""
+    user = user_of(request)
     wanted, errors = parse(fields)
     complain_about_hidden_switch(fields, editing.models, errors)
     if errors:  # nothing is saved, but all that is wrong is said at once
-        errors.add_all(_refusals(fields, wanted, editing))
+        errors.add_all(_refusals(user, fields, wanted, editing))
         return errors
-    user = user_of(request)
     try:
         if editing.opened is None or editing.before is None:
             services.create_endpoint(user, wanted)
@@ -135,14 +135,17 @@ def _save(request: HttpRequest, fields: EndpointFields, editing: Editing) -> Err
     return errors
 
 
-def _refusals(fields: EndpointFields, wanted: EndpointInput, editing: Editing) -> Errors:
+def _refusals(
+    user: User, fields: EndpointFields, wanted: EndpointInput, editing: Editing
+) -> Errors:
     """What `services` would refuse."""
     try:
         if editing.opened is None:
-            services.plan_endpoint(wanted, editing.models)
+            services.plan_endpoint(user, wanted, editing.models)
         else:
-            previous = _newest_config(editing.opened.endpoint)
-            services.plan_config(wanted.entities, previous, editing.models)
+            endpoint = editing.opened.endpoint
+            previous = _newest_config(endpoint)
+            services.plan_config(user, endpoint, wanted.entities, previous, editing.models)
     except ApiError as exc:
         return place(exc, fields)
     return Errors()

@@ -20,6 +20,7 @@ from portal.endpoints.models import (
     ServedEntity,
 )
 from portal.endpoints.routes import publish
+from portal.endpoints.services import auditing
 from portal.endpoints.services.access import require, servable_models
 from portal.endpoints.services.limits import check_rate_limits
 from portal.endpoints.services.moves import move_config_update, move_entity, record
@@ -57,7 +58,7 @@ def create_endpoint(user: User, wanted: EndpointInput) -> Endpoint:
     """
     if Endpoint.objects.filter(name=wanted.name).exists():
         raise _name_is_taken(wanted.name)
-    entities = plan_endpoint(wanted, servable_models(user))
+    entities = plan_endpoint(user, wanted, servable_models(user))
     _check_limits(wanted)
     check_endpoints()
     check_concurrency(entities)
@@ -80,6 +81,8 @@ def create_endpoint(user: User, wanted: EndpointInput) -> Endpoint:
             )
             record(endpoint, "endpoint_created", f"{user} created the endpoint.", actor=user)
             config = add_config(user, endpoint, entities)
+            detail = auditing.config_detail(config)
+            auditing.note(user, endpoint, auditing.Action.ENDPOINT_CREATE, **detail)
             begin_deployment(user, endpoint, config)
     except IntegrityError:
         raise _name_is_taken(wanted.name) from None
@@ -119,7 +122,7 @@ def update_config(
         raise InvalidState(f"Endpoint “{endpoint.name}” is stopped. Start it, then update it.")
     refuse_while_updating(endpoint)
     previous = endpoint.active_config or endpoint.pending_config
-    planned = plan_config(entities, previous, servable_models(user, endpoint))
+    planned = plan_config(user, endpoint, entities, previous, servable_models(user, endpoint))
     check_creator_reads(endpoint, planned)
     check_concurrency(planned, endpoint)
     with one_update_at_a_time(endpoint), transaction.atomic():
@@ -127,6 +130,8 @@ def update_config(
         config = add_config(user, endpoint, planned)
         message = f"{user} changed the configuration to version {config.version}."
         record(endpoint, "config_changed", message, actor=user)
+        detail = auditing.config_detail(config)
+        auditing.note(user, endpoint, auditing.Action.ENDPOINT_UPDATE, **detail)
         begin_deployment(user, endpoint, config)
     return config
 

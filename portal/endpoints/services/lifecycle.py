@@ -7,6 +7,7 @@ from django.db import models, transaction
 from portal.accounts.models import User
 from portal.endpoints.models import Deployment, Endpoint, Replica
 from portal.endpoints.routes import publish, withdraw
+from portal.endpoints.services import auditing
 from portal.endpoints.services.access import require
 from portal.endpoints.services.configs import (
     add_config,
@@ -53,6 +54,7 @@ def retry_deployment(user: User, endpoint: Endpoint) -> Deployment:
     refuse_while_updating(endpoint)
     with one_update_at_a_time(endpoint), transaction.atomic():
         record(endpoint, "deployment_retried", f"{user} asked for a deployment.", actor=user)
+        auditing.note(user, endpoint, auditing.Action.ENDPOINT_RETRY)
         config = endpoint.pending_config
         if config is None:
             if endpoint.active_config is None:
@@ -85,6 +87,8 @@ def cancel_update(user: User, endpoint: Endpoint) -> None:
             move_entity(entity, EntityState.DEPLOYMENT_ABORTED, reason=message)
     deployment.replicas.update(is_wanted=False)
     move_config_update(endpoint, ConfigUpdate.UPDATE_CANCELED, message=message)
+    version = deployment.config.version
+    auditing.note(user, endpoint, auditing.Action.ENDPOINT_CANCEL, config_version=version)
     publish(endpoint)
     enqueue("endpoints.reconcile")
 
@@ -107,6 +111,7 @@ def stop_endpoint(user: User, endpoint: Endpoint) -> None:
     endpoint.changed_by = user
     endpoint.save(update_fields=["is_stopped", "changed_by", "updated_at"])
     record(endpoint, "endpoint_stopped", f"{user} stopped the endpoint.", actor=user)
+    auditing.note(user, endpoint, auditing.Action.ENDPOINT_STOP)
     move_ready(endpoint, Ready.NOT_READY, reason="It was stopped.")
     _replicas(endpoint).update(is_wanted=False)
     publish(endpoint)
@@ -130,6 +135,7 @@ def start_endpoint(user: User, endpoint: Endpoint) -> Deployment:
     check_concurrency(endpoint.active_config.entities.all(), endpoint)
     with one_update_at_a_time(endpoint), transaction.atomic():
         record(endpoint, "endpoint_started", f"{user} started the endpoint.", actor=user)
+        auditing.note(user, endpoint, auditing.Action.ENDPOINT_START)
         config = add_config(user, endpoint, copy_entities(endpoint.active_config))
         check_creator_reads(endpoint, config.entities.all())
         return begin_deployment(user, endpoint, config)
@@ -148,6 +154,7 @@ def delete_endpoint(user: User, endpoint: Endpoint) -> None:
         )
     withdraw(endpoint.name)
     record(endpoint, "endpoint_deleted", f"{user} deleted the endpoint.", actor=user)
+    auditing.note(user, endpoint, auditing.Action.ENDPOINT_DELETE)
     endpoint.name = f"deleted-{endpoint.public_id}"
     endpoint.is_deleting = True
     endpoint.save(update_fields=["name", "is_deleting", "updated_at"])

@@ -12,6 +12,7 @@ from django.db import transaction
 from portal.accounts.models import ADMINS, USERS, User
 from portal.endpoints.models import Endpoint, EndpointPermission, EndpointTag
 from portal.endpoints.routes import publish
+from portal.endpoints.services import auditing
 from portal.endpoints.services.access import require
 from portal.endpoints.services.limits import check_rate_limits
 from portal.endpoints.services.moves import record
@@ -38,8 +39,8 @@ def update_tags(
     problems = Problems()
     check_tags(add, problems)
     problems.raise_if_any()
-    endpoint.tags.filter(key__in=list(delete)).delete()
     _lock(endpoint)
+    endpoint.tags.filter(key__in=list(delete)).delete()
     for key, value in add.items():
         EndpointTag.objects.update_or_create(endpoint=endpoint, key=key, defaults={"value": value})
     _changed(user, endpoint, "tags")
@@ -91,17 +92,18 @@ def set_ai_gateway(user: User, endpoint: Endpoint, wanted: Mapping[str, Any]) ->
     _changed(user, endpoint, "ai_gateway")
 
 
-def _changed(user: User, endpoint: Endpoint, what: str) -> None:
 def _lock(endpoint: Endpoint) -> None:
     """Let one change of many rows at a time through: two must not mix, nor wait for each other."""
     Endpoint.objects.select_for_update().filter(pk=endpoint.pk).first()
 
 
+def _changed(user: User, endpoint: Endpoint, what: str) -> None:
     endpoint.changed_by = user
     fields = [] if what == "tags" else [what]
     endpoint.save(update_fields=[*fields, "changed_by", "updated_at"])
     words = what.replace("_", " ").replace("ai gateway", "AI Gateway settings")
     record(endpoint, f"{what}_changed", f"{user} changed the {words}.", actor=user)
+    auditing.note(user, endpoint, auditing.Action.ENDPOINT_CHANGE, changed=what)
     publish(endpoint)
 
 
@@ -123,9 +125,9 @@ def set_permissions(
     for name in sorted({name for name in named if named.count(name) > 1}):
         problems.add("access_control_list", f"“{name[0] or name[1]}” is named twice.")
     problems.raise_if_any()
+    _lock(endpoint)
     if replace:
         endpoint.permissions.all().delete()
-    _lock(endpoint)
     for permission in planned:
         if permission is not None:
             EndpointPermission.objects.update_or_create(
@@ -134,7 +136,8 @@ def set_permissions(
                 group_name=permission.group_name,
                 defaults={"level": permission.level},
             )
-    _permissions_changed(user, endpoint)
+    levels = {grant.user_name or grant.group_name: grant.level for grant in grants}
+    _permissions_changed(user, endpoint, granted=levels, replaced_all=replace)
 
 
 @transaction.atomic
@@ -146,7 +149,7 @@ def remove_permission(
     granted = endpoint.permissions.filter(group_name=group_name)
     granted = granted.filter(user__username=user_name) if user_name else granted.filter(user=None)
     if granted.delete()[0]:
-        _permissions_changed(user, endpoint)
+        _permissions_changed(user, endpoint, removed=user_name or group_name)
 
 
 @transaction.atomic
@@ -158,10 +161,11 @@ def forget_group(group_name: str) -> None:
     granted.delete()
 
 
-def _permissions_changed(user: User, endpoint: Endpoint) -> None:
+def _permissions_changed(user: User, endpoint: Endpoint, **detail: Any) -> None:
     endpoint.changed_by = user
     endpoint.save(update_fields=["changed_by", "updated_at"])
     record(endpoint, "permissions_changed", f"{user} changed the permissions.", actor=user)
+    auditing.note(user, endpoint, auditing.Action.ENDPOINT_PERMISSIONS, **detail)
     publish(endpoint)
 
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 
 from django.conf import settings
 
+from portal.accounts.models import User
 from portal.endpoints.inputs import EndpointInput, EntityInput
-from portal.endpoints.models import EndpointConfig, ServedEntity
+from portal.endpoints.models import Endpoint, EndpointConfig, ServedEntity
+from portal.endpoints.services.variables import check_variables
 from portal.previews import services as previews
 from portal.registry import services as registry
 from portal.registry.models import ModelVersion
@@ -24,12 +26,9 @@ from serving.eligibility import Eligibility, ReasonCode, check
 from serving.workloads import WORKLOAD_SIZES, WORKLOAD_TYPES
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-SECRET = re.compile(r"\{\{\s*secrets/.*\}\}")
 RESERVED_PREFIX = "databricks-"
 RESERVED_NAMES = {"new"}  # the create form's place among the endpoints' pages
 CONCURRENCY_STEP = 4
-MAX_VARIABLE_CHARACTERS = 32_768
 
 BATCHING_BOUNDS: dict[str, tuple[int, int]] = {
     "max_batch_size": (1, 4096),
@@ -79,7 +78,7 @@ def eligibility_of(version: ModelVersion | None, workload_type: str) -> Eligibil
     )
 
 
-def plan_endpoint(wanted: EndpointInput, models: Models) -> list[ServedEntity]:
+def plan_endpoint(user: User, wanted: EndpointInput, models: Models) -> list[ServedEntity]:
     """The served entities of a new endpoint, unsaved; `models` are those that may be served.
 
     Raises:
@@ -91,6 +90,7 @@ def plan_endpoint(wanted: EndpointInput, models: Models) -> list[ServedEntity]:
         problems.add("name", problem)
     check_tags(wanted.tags, problems)
     entities = _entities(wanted.entities, None, models, problems)
+    check_variables(entities, problems, user=user, creator=user)
     problems.raise_if_any()
     return entities
 
@@ -107,7 +107,11 @@ def name_problem(name: str) -> str:
 
 
 def plan_config(
-    entities: Sequence[EntityInput], previous: EndpointConfig | None, models: Models
+    user: User,
+    endpoint: Endpoint,
+    entities: Sequence[EntityInput],
+    previous: EndpointConfig | None,
+    models: Models,
 ) -> list[ServedEntity]:
     """The served entities of an endpoint's next config, unsaved; `models` may be served.
 
@@ -117,6 +121,8 @@ def plan_config(
     """
     problems = Problems()
     planned = _entities(entities, previous, models, problems)
+    creator = endpoint.creator
+    check_variables(planned, problems, user=user, creator=creator, previous=previous)
     problems.raise_if_any()
     return planned
 
@@ -184,7 +190,6 @@ def _entity(
             f"“{entity.name}” is not a name. Use 1 to 63 letters, digits, - and _ only.",
         )
     _set_concurrency(entity, wanted, path, problems)
-    _check_variables(entity.environment_vars, f"{path}.environment_vars", problems)
     same = _same_entity(entity, before)
     entity.batching = _batching(wanted, same, f"{path}.batching", problems)
     entity.throughput_optimized = _switch(wanted, entity, same, path, problems)
@@ -282,26 +287,6 @@ def _check_range(
             f"{path}.max_provisioned_concurrency",
             f"{most} is less than min_provisioned_concurrency, {least}.",
         )
-
-
-def _check_variables(variables: Mapping[str, str], path: str, problems: Problems) -> None:
-    if len(variables) > settings.MAX_ENVIRONMENT_VARIABLES:
-        problems.add(
-            path,
-            f"{len(variables)} variables; a served entity has at most "
-            f"{settings.MAX_ENVIRONMENT_VARIABLES}.",
-        )
-    for name, value in variables.items():
-        if not VARIABLE.fullmatch(name) or len(name) > 255:
-            problems.add(
-                path,
-                f"“{name[:64]}” is not a variable name. Use letters, digits and _, "
-                "and do not start with a digit.",
-            )
-        if len(value) > MAX_VARIABLE_CHARACTERS:
-            problems.add(path, f"{name[:64]} is longer than {MAX_VARIABLE_CHARACTERS} characters.")
-        if SECRET.fullmatch(value.strip()):
-            problems.add(path, f"{name[:64]} names a secret, but there is no such secret scope.")
 
 
 def _batching(

@@ -15,6 +15,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 
 from portal.accounts.models import ADMINS, USERS, User
+from portal.audit import services as audit
 from portal.registry.models import ModelReader, ModelVersion, RegisteredModel
 from portal.rest import InvalidParameterValue, PermissionDenied, ResourceDoesNotExist
 
@@ -100,6 +101,15 @@ def set_readers(user: User, model: RegisteredModel, wanted: Readers) -> None:
     )
     model.is_restricted = wanted.is_restricted and USERS not in wanted.group_names
     model.save(update_fields=["is_restricted", "updated_at"])
+    audit.record(
+        audit.Action.MODEL_PERMISSIONS,
+        audit.ObjectKind.MODEL,
+        model.name,
+        user=user,
+        is_restricted=model.is_restricted,
+        users=[reader.username for reader in users],
+        groups=groups,
+    )
     log.info("%s changed who reads %s", user, model)
 
 

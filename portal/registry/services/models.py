@@ -13,6 +13,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, QuerySet
 
 from portal.accounts.models import User
+from portal.audit import services as audit
+from portal.audit.services import Action, ObjectKind
 from portal.registry.models import (
     BULKY,
     ModelAlias,
@@ -119,6 +121,7 @@ def create_model(
     for key, value in (tags or {}).items():
         RegisteredModelTag.objects.create(model=model, key=key, value=value)
     discard(_folder_of(name))
+    audit.record(Action.MODEL_CREATE, ObjectKind.MODEL, name, user=user)
     log.info("%s registered the model %s", user, name)
     return model
 
@@ -141,6 +144,14 @@ def update_model(
     if description is not None:
         model.description = description
         model.save(update_fields=["description", "updated_at"])
+    audit.record(
+        Action.MODEL_UPDATE,
+        ObjectKind.MODEL,
+        name,
+        user=user,
+        description_changed=description is not None,
+        new_name=new_name or name,
+    )
     if new_name is not None and new_name != name:
         _rename(model, checked_model_name(new_name))
         log.info("%s renamed the model %s to %s", user, name, new_name)
@@ -168,6 +179,7 @@ def delete_model(user: User, name: str) -> None:
     require_write(user, model)
     model.delete()
     transaction.on_commit(lambda: _discard_files_of(name))
+    audit.record(Action.MODEL_DELETE, ObjectKind.MODEL, name, user=user)
     log.info("%s deleted the model %s", user, name)
 
 
@@ -185,6 +197,7 @@ def delete_model_tag(user: User, name: str, key: str) -> None:
     RegisteredModelTag.objects.filter(model=model, key=key).delete()
 
 
+@transaction.atomic
 def set_alias(user: User, name: str, alias: str, version: str) -> None:
     """Let an alias point to a version, also one that pointed elsewhere."""
     model = find_model(user, name)
@@ -194,13 +207,18 @@ def set_alias(user: User, name: str, alias: str, version: str) -> None:
         alias=checked_alias(alias),
         defaults={"model_version": find_version(user, name, version)},
     )
+    audit.record(
+        Action.ALIAS_SET, ObjectKind.MODEL, name, user=user, alias=alias, version=str(version)
+    )
 
 
+@transaction.atomic
 def delete_alias(user: User, name: str, alias: str) -> None:
     """Remove an alias; it may be gone already."""
     model = find_model(user, name)
     require_write(user, model)
-    ModelAlias.objects.filter(model=model, alias=alias).delete()
+    if ModelAlias.objects.filter(model=model, alias=alias).delete()[0]:
+        audit.record(Action.ALIAS_DELETE, ObjectKind.MODEL, name, user=user, alias=alias)
 
 
 # ---------------------------------------------------------------- model versions
@@ -233,6 +251,7 @@ def create_version(
     )
     for key, value in (tags or {}).items():
         ModelVersionTag.objects.create(model_version=version, key=key, value=value)
+    audit.record(Action.VERSION_CREATE, ObjectKind.VERSION, f"{name}/{version.version}", user=user)
     log.info("%s created %s", user, version)
     return version
 
@@ -251,6 +270,7 @@ def delete_version(user: User, name: str, version: str) -> None:
     found = writable_version(user, name, version)
     folder = found.files_directory
     label = str(found)
+    audit.record(Action.VERSION_DELETE, ObjectKind.VERSION, f"{name}/{found.version}", user=user)
     found.delete()
     transaction.on_commit(lambda: discard(folder))
     log.info("%s deleted %s", user, label)

@@ -6,7 +6,7 @@ A reference stays a reference everywhere but in the specification that a replica
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from portal.accounts.models import User
@@ -58,18 +58,18 @@ def reference_in(value: str) -> Reference | None:
     return Reference(found[1], found[2])
 
 
-def resolve(creator: User, reference: Reference) -> str:
-    """The secret's value as text, for a creator who may read its scope.
+def resolve(reader: User, reference: Reference) -> str:
+    """The secret's value as text, for somebody who may read its scope.
 
     Raises:
         SecretUnavailable: They may not, it does not exist, or it cannot be a variable's value.
     """
     try:
-        scope = find_scope(creator, reference.scope, ScopePermission.READ)
+        scope = find_scope(reader, reference.scope, ScopePermission.READ)
     except (ResourceDoesNotExist, PermissionDenied):
         raise SecretUnavailable(
-            f"there is no secret scope “{reference.scope}”, or {creator.username}, the endpoint's "
-            "creator, has no READ permission on it."
+            f"there is no secret scope “{reference.scope}”, or {reader.username} has no READ "
+            "permission on it."
         ) from None
     secret = Secret.objects.filter(scope=scope, key=reference.key).first()
     if secret is None:
@@ -100,13 +100,25 @@ def resolve(creator: User, reference: Reference) -> str:
     return text
 
 
-def problems_with(variables: Mapping[str, str], creator: User) -> list[str]:
-    """What is wrong with the references among variables, each with its variable's name."""
+def problems_with(
+    variables: Mapping[str, str], *, user: User, creator: User, used: Collection[str] = ()
+) -> list[str]:
+    """What is wrong with the references among variables, each with its variable's name.
+
+    Args:
+        variables: Names to values.
+        user: Who asks for them.
+        creator: Of the endpoint, whose permission counts when a replica is launched.
+        used: Values that the endpoint has already, which `user` may leave as they are; nobody may
+            bring in a secret of the creator's that they may not read themselves.
+    """
     problems = []
     for name, value in variables.items():
         try:
             reference = reference_in(value)
             if reference is not None:
+                if user.pk != creator.pk and value not in used:
+                    resolve(user, reference)
                 resolve(creator, reference)
         except SecretUnavailable as exc:
             problems.append(f"{name[:64]}: {exc.message}")
