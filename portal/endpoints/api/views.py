@@ -12,11 +12,13 @@ from rest_framework.views import APIView
 from portal.accounts.models import User
 from portal.endpoints import services
 from portal.endpoints.api import parsing, representation, texts
+from portal.endpoints.api.query_openapi import openapi
 from portal.endpoints.models import Endpoint, ServedEntity
 from portal.endpoints.reading import with_everything
 from portal.logs.services import service_log_text
 from portal.registry import services as registry
 from portal.rest import InvalidParameterValue, ResourceDoesNotExist
+from portal.workspace import public_url
 from serving.permissions import Action
 
 MAX_EVENTS = 500
@@ -172,7 +174,7 @@ class MetricsView(APIView):
 class OpenApiView(APIView):
     def get(self, request: Request, name: str) -> Response:
         endpoint = _find(request, name, Action.SEE)
-        return Response(texts.openapi(endpoint))
+        return Response(openapi(endpoint, public_url(request)))
 
 
 class PermissionsView(APIView):
