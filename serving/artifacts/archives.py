@@ -23,8 +23,13 @@ from serving.errors import ArtifactError
 
 BLOCK = 2**20
 MAX_HEADER_BYTES = 2**20  # of one extended header, read into memory
-MAX_MEMBERS = 2_000_000
+MAX_MEMBERS = 1_000_000
+MAX_NAME_BYTES = 2048
+MAX_PART_BYTES = 255  # what file systems take
+MAX_DEPTH = 100  # removing a folder goes down recursively
+MAX_GLOBAL_HEADERS = 100
 MAX_KEPT_BYTES = 65_536
+DISK_BLOCK = 4096
 PYTHON_FOLDER = re.compile(r"lib/python(\d+\.\d+)(?:/|$)")
 EXTENSION = re.compile(r"\.cpython-(\d)(\d+)-([\w-]+)\.so$")
 
@@ -37,6 +42,8 @@ class Archive:
         content_hash: SHA-256 (hex) over kinds, names, modes and contents, not over times; the
             second copy of `lib` is left out.
         size_bytes: What it unpacks to, without that copy.
+        disk_bytes: What that takes on a disk, where the smallest file takes a block.
+        entries: Files, folders and links that unpacking makes.
         names: The names directly under the root.
         python_versions: "3.11" for each `lib/python3.11`.
         platforms: Such as "x86_64-linux-gnu", from the names of extension modules.
@@ -47,6 +54,8 @@ class Archive:
 
     content_hash: str
     size_bytes: int
+    disk_bytes: int
+    entries: int
     names: frozenset[str]
     python_versions: frozenset[str]
     platforms: frozenset[str]
@@ -67,7 +76,9 @@ def inspect_archive(path: Path, progress: Progress, what: str = "archive") -> Ar
             return _Inspection(cast("IO[bytes]", _Bounded(raw)), progress, what).run()
     except FileNotFoundError:
         raise ArtifactError(Reason.INCOMPLETE, f"The {what}'s tar was not uploaded.") from None
-    except tarfile.TarError as exc:
+    except RecursionError:
+        raise _unsafe("it has chains of extended headers") from None
+    except (tarfile.TarError, ValueError, OverflowError) as exc:  # the latter: absurd numbers
         raise ArtifactError(
             Reason.INCOMPLETE, f"The {what}'s tar is cut off or not a tar: {exc}."
         ) from exc
@@ -81,8 +92,8 @@ class _Bounded:
         self.seek, self.tell = file.seek, file.tell
 
     def read(self, size: int) -> bytes:
-        if size > max(BLOCK, MAX_HEADER_BYTES):
-            raise _unsafe("it has a header of more than 1 MiB")
+        if not 0 <= size <= max(BLOCK, MAX_HEADER_BYTES):
+            raise _unsafe("it has a header of more than 1 MiB, or of less than nothing")
         return self._file.read(size)
 
 
@@ -93,6 +104,7 @@ class _Inspection:
     what: str
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
     size_bytes: int = 0
+    disk_bytes: int = 0
     files: set[str] = field(default_factory=set)
     folders: set[str] = field(default_factory=set)
     links: set[str] = field(default_factory=set)
@@ -108,11 +120,15 @@ class _Inspection:
             for count, member in enumerate(self._members(tar)):
                 if count >= MAX_MEMBERS:
                     raise _unsafe(f"it has more than {MAX_MEMBERS} members")
+                if len(tar.pax_headers) > MAX_GLOBAL_HEADERS:
+                    raise _unsafe("it has too many global headers")
                 self._look_at(tar, member)
             self._refuse_what_follows(tar.offset)
         return Archive(
             content_hash=self.digest.hexdigest(),
             size_bytes=self.size_bytes,
+            disk_bytes=self.disk_bytes,
+            entries=len(self.files) + len(self.folders) + len(self.links),
             names=frozenset(
                 name for name in self.files | self.folders | self.links if "/" not in name
             ),
@@ -149,9 +165,13 @@ class _Inspection:
             self.digest.update(os.fsencode(member.linkname) + b"\0")
 
     def _refuse_kind(self, member: tarfile.TarInfo, name: str) -> None:
+        if member.size < 0:
+            raise _unsafe(f"{name} has less than nothing in it")
         if member.issparse():
             raise _unsafe(f"{name} is a sparse file")
         if member.issym():
+            if len(member.linkname) > MAX_NAME_BYTES:
+                raise _unsafe(f"the link {name} has a target that is too long")
             if name != "." and not _stays_inside(name, member.linkname):
                 raise _unsafe(f"the link {name} leaves it")
         elif member.islnk():
@@ -167,7 +187,11 @@ class _Inspection:
         ):
             raise _unsafe(f"{name} occurs as two different kinds")
         kind.add(name)
-        self.size_bytes += member.size if member.isreg() else 0
+        if member.isreg():
+            self.size_bytes += member.size
+            self.disk_bytes += -(-member.size // DISK_BLOCK) * DISK_BLOCK
+        else:
+            self.disk_bytes += DISK_BLOCK
         if found := PYTHON_FOLDER.match(name):
             self.python_versions.add(found[1])
             if name == f"lib/python{found[1]}/os.py":
@@ -210,6 +234,12 @@ def _safe_name(name: str) -> str:
     parts = [part for part in name.split("/") if part not in {"", "."}]
     if name.startswith("/") or ".." in parts or "\0" in name:
         raise _unsafe(f"the name {name[:200]!r} leaves it")
+    if (
+        len(parts) > MAX_DEPTH
+        or len(os.fsencode(name)) > MAX_NAME_BYTES
+        or any(len(os.fsencode(part)) > MAX_PART_BYTES for part in parts)
+    ):
+        raise _unsafe(f"the name {name[:100]!r}... is too long or too deep")
     return "/".join(parts) or "."
 
 

@@ -26,6 +26,7 @@ Progress = Callable[[str], None]
 LOCKS = ".locks"
 TEMPORARY = ".tmp-"
 SPARE_BYTES = 256 * 2**20  # what must stay free on the disk
+SPARE_ENTRIES = 10_000  # likewise
 
 
 class Reason(StrEnum):
@@ -170,8 +171,8 @@ def settle_modes(root: Path) -> None:
                 raise ArtifactError(Reason.UNSAFE_TAR, f"{name} is a device or a pipe.")
 
 
-def need_space(root: Path, size_bytes: int) -> None:
-    """Refuse what the disk has no room for.
+def need_space(root: Path, size_bytes: int, entries: int = 0) -> None:
+    """Refuse what the disk has no room for, in bytes or in files.
 
     Raises:
         ArtifactError: `NO_SPACE`.
@@ -182,6 +183,13 @@ def need_space(root: Path, size_bytes: int) -> None:
             Reason.NO_SPACE,
             f"Unpacking needs {mib(size_bytes + SPARE_BYTES)}; {mib(free)} are free on the "
             "server's disk. Ask an admin to make room, then stage the version again.",
+        )
+    inodes = os.statvfs(root)
+    if inodes.f_files and inodes.f_favail < entries + SPARE_ENTRIES:
+        raise ArtifactError(
+            Reason.NO_SPACE,
+            f"Unpacking makes {entries} files; the server's disk has room for "
+            f"{inodes.f_favail}. Ask an admin to make room, then stage the version again.",
         )
 
 

@@ -25,7 +25,7 @@ def unpack(tar: Path, archive: Archive, directory: Path, progress: Progress, wha
     program = shutil.which("tar")
     if program is None:
         raise FileNotFoundError("The program tar is not installed on the server.")
-    need_space(directory, archive.size_bytes)
+    need_space(directory, archive.disk_bytes, archive.entries)
     arguments = [program, "-x", "-f", "-", "--no-same-owner", "--no-same-permissions"]
     if archive.has_lib64_copy:
         arguments += ["--anchored", "--exclude=./lib64", "--exclude=lib64"]

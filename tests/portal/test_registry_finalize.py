@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import resource
+import time
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +102,8 @@ def test_the_answer_has_the_model_id_and_can_be_had_again(api: Api) -> None:
         "when: 99999-99-99",
         "[" * 5000,
         "x: " + "y" * 9 * 2**20,
+        "a: " + "[]," * 10 + "\nx: [" + "[]," * 150_000 + "[]]",
+        "x: " + "9" * 5000,
     ],
     ids=lambda text: str(text)[:20],
 )
@@ -163,6 +167,43 @@ def test_an_unreadable_example_is_left_out(api: Api, text: str) -> None:
     assert version.input_example is None
 
 
+def test_a_yaml_bomb_costs_nothing(api: Api) -> None:
+    merged = "".join(
+        f"m{n}: &m{n}\n  <<: [{', '.join([f'*m{n - 1}'] * 9)}]\n" for n in range(1, 12)
+    )
+    laughs = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+    itself = "self: &self {more: *self}\n"
+    bomb = f"m0: &m0 {{x: 1}}\n{merged}a0: &a0 [lol]\n{laughs}{itself}{MLMODEL}"
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begin = time.monotonic()
+
+    version = finalize(api, {"MLmodel": bomb})
+
+    assert version.mlflow_version == "3.17.2"
+    assert time.monotonic() - begin < 5
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        "[" * 100_000,
+        "[" * 200 + "]" * 200,
+        '{"inputs": ' + '{"a": ' * 100 + "1" + "}" * 101,
+        '{"inputs": ["\\ud800"]}',
+        '{"inputs": ["\\u0000"]}',
+        '{"inputs": [' + "9" * 5000 + "]}",
+        '{"inputs": [' + "1," * 9 * 2**20 + "1]}",
+    ],
+    ids=["open", "deep", "deep object", "surrogate", "NUL", "long number", "long"],
+)
+def test_an_example_that_is_a_bomb_is_left_out(api: Api, example: str) -> None:
+    version = finalize(api, {"MLmodel": MLMODEL, "serving_input_example.json": example})
+
+    assert version.status == "READY"
+    assert version.input_example is None
+
+
 def test_a_long_example_loses_its_last_rows(api: Api) -> None:
     rows = [[float(n)] * 10_000 for n in range(100)]
     example = json.dumps({"inputs": rows})
@@ -179,6 +220,13 @@ def test_not_a_number_in_an_example_becomes_null(api: Api) -> None:
     version = finalize(api, {"MLmodel": MLMODEL, "serving_input_example.json": text})
 
     assert version.input_example == {"inputs": [[None, 1.0]]}
+
+
+def test_a_number_beyond_all_bounds_becomes_null(api: Api) -> None:
+    example = '{"inputs": [[1e999, -1e999, 1.5]]}'
+    version = finalize(api, {"MLmodel": MLMODEL, "serving_input_example.json": example})
+
+    assert version.input_example == {"inputs": [[None, None, 1.5]]}
 
 
 def test_a_signature_that_is_not_json_is_left_out(api: Api) -> None:

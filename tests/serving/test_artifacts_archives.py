@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import tarfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -154,6 +156,101 @@ def test_a_sparse_file_is_refused(tmp_path: Path) -> None:
     assert os.system(f"tar --sparse -cf {tar} -C {holed.parent} .") == 0
 
     assert refusal(tar, tmp_path / "models" / "1") in {"UNSAFE_TAR", "INCOMPLETE"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["x" * 256, "ä" * 128, "/".join("d" * 200 for _ in range(11)), "a/" * 101 + "b"],
+    ids=["long", "long in UTF-8", "long path", "deep"],
+)
+def test_a_name_that_no_disk_takes_is_unsafe(name: str, tmp_path: Path) -> None:
+    tar = tar_of(tmp_path / "names.tar", MLMODEL, (member(f"./{name}"), b"x"))
+
+    assert refusal(tar, tmp_path / "models" / "1") == "UNSAFE_TAR"
+
+
+def test_too_many_members_are_unsafe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serving.artifacts.archives.MAX_MEMBERS", 100)
+    many = [(member(f"./{n}"), b"") for n in range(100)]
+
+    assert refusal(tar_of(tmp_path / "many.tar", MLMODEL, *many), tmp_path / "models" / "1") == (
+        "UNSAFE_TAR"
+    )
+
+
+def _header(kind: bytes, size: int, name: str = "././@LongLink") -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        # Each of these is read within the one before it, as deep as Python goes.
+        (_header(tarfile.GNUTYPE_LONGNAME, 2) + b"x".ljust(512, b"\0")) * 5000,
+        (_header(tarfile.XHDTYPE, 11) + b"11 a=bcdef\n".ljust(512, b"\0")) * 5000,
+        _header(tarfile.GNUTYPE_LONGNAME, -512),
+        _header(tarfile.XHDTYPE, -1024),
+        _header(tarfile.REGTYPE, -512, "./backwards"),
+        _header(tarfile.REGTYPE, 2**70, "./endless"),
+        _header(tarfile.XHDTYPE, 11) + b"11 size=-9\n".ljust(512, b"\0") + _header(b"0", 1, "./a"),
+    ],
+    ids=["long names", "pax", "negative name", "negative pax", "negative", "endless", "pax size"],
+)
+def test_headers_that_lead_nowhere_are_refused_quickly(headers: bytes, tmp_path: Path) -> None:
+    tar = tmp_path / "headers.tar"
+    whole = tar_of(tmp_path / "whole.tar", MLMODEL).read_bytes()
+    tar.write_bytes(whole[:1024] + headers + whole[1024:])
+    begin = time.monotonic()
+
+    assert refusal(tar, tmp_path / "models" / "1") in {"UNSAFE_TAR", "INCOMPLETE"}
+    assert time.monotonic() - begin < 5
+
+
+def test_global_headers_do_not_pile_up(tmp_path: Path) -> None:
+    tar = tmp_path / "global.tar"
+    with tarfile.open(tar, "w", format=tarfile.PAX_FORMAT) as out:
+        out.addfile(*_with_content(*MLMODEL))
+    whole = tar.read_bytes()
+    piled = b""
+    for number in range(200):
+        record = f"20 key{number:04d}={'v' * 7}\n".encode()
+        piled += _header(tarfile.XGLTYPE, len(record), "g") + record.ljust(512, b"\0")
+        piled += _header(tarfile.DIRTYPE, 0, f"./{number}")
+    tar.write_bytes(whole[:1024] + piled + whole[1024:])
+
+    assert refusal(tar, tmp_path / "models" / "1") == "UNSAFE_TAR"
+
+
+def _with_content(info: tarfile.TarInfo, content: bytes) -> tuple[tarfile.TarInfo, io.BytesIO]:
+    info.size = len(content)
+    return info, io.BytesIO(content)
+
+
+def test_many_small_files_need_a_block_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = [(member(f"./{n}"), b"x") for n in range(1000)]
+    tar = tar_of(tmp_path / "small.tar", MLMODEL, *small)
+    archive = inspect_archive(tar, silent)
+
+    assert (archive.size_bytes, archive.entries) == (1000 + len(MLMODEL[1]), 1001)
+    assert archive.disk_bytes == 1001 * 4096
+
+    free = os.statvfs(tmp_path).f_favail
+    if free:  # some file systems do not count their files
+        monkeypatch.setattr("serving.artifacts.files.SPARE_ENTRIES", free)
+        assert refusal(tar, tmp_path / "models" / "1") == "NO_SPACE"
+
+
+def test_hard_links_take_no_space_twice(tmp_path: Path) -> None:
+    links = [(member(f"./{n}", HARD, "./data"), b"") for n in range(100)]
+    tar = tar_of(tmp_path / "hard.tar", MLMODEL, (member("./data"), b"x" * 10**6), *links)
+
+    unpack_model(tar, tmp_path / "models" / "1", silent)
+
+    assert (tmp_path / "models" / "1" / "data").stat().st_nlink == 101
 
 
 def test_the_hash_knows_names_modes_and_contents_and_not_times(tmp_path: Path) -> None:

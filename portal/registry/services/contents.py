@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +13,18 @@ from typing import Any
 
 import yaml
 
-from portal.rest import InvalidParameterValue
+from portal.rest import MAX_JSON_DEPTH, InvalidParameterValue
 
 MAX_MLMODEL_BYTES = 8 * 2**20
 MAX_REQUIREMENTS_BYTES = 2**20
-MAX_EXAMPLE_FILE_BYTES = 64 * 2**20
+MAX_MLMODEL_EVENTS = (
+    200_000  # of the YAML parser: what it holds in memory is hundreds of times that
+)
+MAX_EXAMPLE_FILE_BYTES = 16 * 2**20  # no longer one could be sent to an endpoint
 MAX_EXAMPLE_BYTES = 2 * 2**20  # kept; a longer one loses rows from its end
 INPUT_KEYS = ("inputs", "instances", "dataframe_split", "dataframe_records")
 TARS = ("_databricks/model_version.tar", "_databricks/model_environment.tar")
+TEXTS_AND_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -69,6 +75,7 @@ def _mlmodel(folder: Path) -> Mapping[str, Any]:
             raise InvalidParameterValue(
                 f"MLmodel is larger than {MAX_MLMODEL_BYTES // 2**20} MiB. Log the model again."
             )
+        _refuse_many_events(file)
         content = yaml.load(file.read_bytes(), LOADER)  # noqa: S506 - a safe loader, the C one
     except FileNotFoundError:
         raise InvalidParameterValue(
@@ -80,6 +87,16 @@ def _mlmodel(folder: Path) -> Mapping[str, Any]:
     if not isinstance(content, dict):
         raise InvalidParameterValue("MLmodel is not a YAML mapping. Log the model again.")
     return content
+
+
+def _refuse_many_events(file: Path) -> None:
+    """Refuse YAML that is small on the disk and large in memory."""
+    with file.open("rb") as text:
+        for count, _ in enumerate(yaml.parse(text, LOADER)):
+            if count > MAX_MLMODEL_EVENTS:
+                raise InvalidParameterValue(
+                    f"MLmodel has more than {MAX_MLMODEL_EVENTS} pieces. Log the model again."
+                )
 
 
 def _signature(value: Any) -> dict[str, str | None] | None:
@@ -111,7 +128,8 @@ def read_example(folder: Path) -> dict[str, Any] | None:
     for name in ("serving_input_example.json", "input_example.json"):
         body = _as_request(_json(folder / name))
         if body is not None:
-            return _bounded(body)
+            bounded = _bounded(body)
+            return bounded if _is_plain(bounded) else None
     return None
 
 
@@ -120,9 +138,38 @@ def _json(file: Path) -> Any:
         if file.stat().st_size > MAX_EXAMPLE_FILE_BYTES:
             return None
         text = file.read_text()
-        return None if "\\u0000" in text else json.loads(text, parse_constant=lambda _: None)
+        if "\\u0000" in text or _depth(text) > MAX_JSON_DEPTH:
+            return None
+        return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
     except (OSError, ValueError, RecursionError):
         return None
+
+
+def _depth(text: str) -> int:
+    """How deeply JSON is nested; it ends where that is more than what is allowed."""
+    depth = deepest = 0
+    for found in TEXTS_AND_BRACKETS.finditer(text):
+        first = found[0][0]
+        depth += 1 if first in "[{" else -1 if first in "]}" else 0
+        deepest = max(deepest, depth)
+        if deepest > MAX_JSON_DEPTH:
+            break
+    return deepest
+
+
+def _finite(text: str) -> float | None:
+    """1e999 is a number that neither JSON nor a database can hold."""
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a database takes it: no half of a surrogate pair in its texts."""
+    if isinstance(value, str):
+        return not any("\ud800" <= c <= "\udfff" for c in value)
+    if isinstance(value, dict):
+        return all(_is_plain(k) and _is_plain(v) for k, v in value.items())
+    return not isinstance(value, list) or all(_is_plain(item) for item in value)
 
 
 def _as_request(value: Any) -> dict[str, Any] | None:
