@@ -17,6 +17,7 @@ from portal.accounts.models import ADMINS, USERS, User
 from portal.endpoints import services as endpoints
 from portal.registry import services as registry
 from portal.rest import ApiError
+from portal.secrets import services as secrets
 from portal.ui.pages import confirm_page
 
 
@@ -80,6 +81,7 @@ def delete_group(request: HttpRequest, group_id: int) -> HttpResponse:
             with transaction.atomic():
                 endpoints.forget_group(found.name)
                 registry.forget_group(found.name)
+                secrets.forget_group(found.name)
                 groups.delete_group(found)
         except ApiError as exc:
             messages.error(request, exc.message)

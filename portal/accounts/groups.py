@@ -16,6 +16,8 @@ from django.db.models import QuerySet
 
 from portal.accounts.models import ADMINS, USERS, User
 from portal.accounts.services import publish_user, set_admin
+from portal.audit import services as audit
+from portal.audit.services import Action, ObjectKind
 from portal.rest import InvalidParameterValue, ResourceAlreadyExists, ResourceDoesNotExist
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 @.+_-]{0,149}")
@@ -72,7 +74,9 @@ def create_group(name: str) -> Group:
         )
     try:
         with transaction.atomic():
-            return Group.objects.create(name=name)
+            group = Group.objects.create(name=name)
+            audit.record(Action.GROUP_CREATE, ObjectKind.GROUP, name)
+            return group
     except IntegrityError:
         raise ResourceAlreadyExists(f"There is a group “{name}” already.") from None
 
@@ -87,6 +91,7 @@ def delete_group(group: Group) -> None:
     if group.name in {ADMINS, USERS}:
         raise InvalidParameterValue(f"The group “{group.name}” is always there.")
     members = list(members_of(group))
+    audit.record(Action.GROUP_DELETE, ObjectKind.GROUP, group.name, members=len(members))
     group.delete()
     _publish(members)
 
@@ -107,6 +112,13 @@ def set_member(group: Group, user: User, *, is_member: bool) -> None:
         user.groups.add(group)
     else:
         user.groups.remove(group)
+    audit.record(
+        Action.GROUP_MEMBER,
+        ObjectKind.GROUP,
+        group.name,
+        member=user.username,
+        is_member=is_member,
+    )
     _publish([user])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import models
 
-from portal.audit.states import Action, ObjectKind, Outcome, Via
+from portal.audit.states import Outcome
 
 
 class AppendOnly(Exception):
@@ -30,7 +30,7 @@ class AuditQuerySet(models.QuerySet["AuditEvent"]):
 
 
 class AuditEvent(models.Model):
-    """One act.
+    """One act, in the words of `states`; what was once written stays, whatever words come later.
 
     Names are copied, not referred to: a row outlives the user and the object that it speaks of.
     The database refuses updates too (a trigger, made by the first migration).
@@ -39,14 +39,14 @@ class AuditEvent(models.Model):
     at = models.DateTimeField(auto_now_add=True, db_index=True)
     actor_id = models.BigIntegerField(null=True)
     actor = models.CharField(max_length=150, blank=True)  # empty: nobody was logged in
-    via = models.CharField(max_length=16, choices=Via.choices)
+    via = models.CharField(max_length=16)
     token_id = models.CharField(max_length=64, blank=True)  # its public id, no secret
     address = models.CharField(max_length=64, blank=True)
     request_id = models.CharField(max_length=64, blank=True)
-    action = models.CharField(max_length=32, choices=Action.choices)
-    object_kind = models.CharField(max_length=16, choices=ObjectKind.choices)
+    action = models.CharField(max_length=32)
+    object_kind = models.CharField(max_length=16)
     object_name = models.CharField(max_length=300)
-    outcome = models.CharField(max_length=8, choices=Outcome.choices, default=Outcome.DONE)
+    outcome = models.CharField(max_length=8, default=Outcome.DONE)
     detail = models.JSONField(default=dict)  # never a secret, a token or an environment's values
 
     objects = AuditQuerySet.as_manager()

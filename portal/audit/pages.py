@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.db.models import TextChoices
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -11,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from portal.accounts.access import admin_required
 from portal.audit import reading
-from portal.audit.states import OUTCOME_TONES, Action, ObjectKind, Outcome
+from portal.audit.states import OUTCOME_TONES, Action, ObjectKind, Outcome, Via
 from portal.ui.tones import Chip
 
 ROWS_A_PAGE = 50
@@ -36,7 +37,10 @@ def audit(request: HttpRequest) -> HttpResponse:
         "rows": [
             {
                 "event": row,
-                "chip": Chip(row.get_outcome_display(), OUTCOME_TONES[Outcome(row.outcome)]),
+                "via": _label(Via, row.via),
+                "action": _label(Action, row.action),
+                "kind": _label(ObjectKind, row.object_kind),
+                "chip": Chip(_label(Outcome, row.outcome), OUTCOME_TONES[Outcome(row.outcome)]),
             }
             for row in rows
         ],
@@ -50,6 +54,11 @@ def audit(request: HttpRequest) -> HttpResponse:
         "is_first": not before,
     }
     return render(request, "audit/audit.html", context)
+
+
+def _label(words: type[TextChoices], value: str) -> str:
+    """A word as people read it; one that is used no more, as it is."""
+    return str(dict(words.choices).get(value, value))
 
 
 @require_safe

@@ -18,6 +18,9 @@ class Action(TextChoices):
     USER_SET_ADMIN = "user.set_admin", "Change admin role"
     USER_RESET_PASSWORD = "user.reset_password", "Reset password"
     USER_CHANGE_PASSWORD = "user.change_password", "Change own password"
+    GROUP_CREATE = "group.create", "Create group"
+    GROUP_DELETE = "group.delete", "Delete group"
+    GROUP_MEMBER = "group.member", "Change group member"
     PREVIEW_SET = "preview.set", "Turn preview on or off"
     ENDPOINT_CREATE = "endpoint.create", "Create endpoint"
     ENDPOINT_UPDATE = "endpoint.update", "Update endpoint config"
@@ -46,6 +49,7 @@ class Action(TextChoices):
 
 class ObjectKind(TextChoices):
     USER = "user", "User"
+    GROUP = "group", "Group"
     TOKEN = "token", "Token"
     PREVIEW = "preview", "Preview"
     ENDPOINT = "endpoint", "Endpoint"

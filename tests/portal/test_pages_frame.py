@@ -18,6 +18,8 @@ from django.utils import timezone
 
 from portal.accounts.models import User
 from portal.accounts.services import create_token
+from portal.secrets.models import SecretScope
+from portal.secrets.services import create_scope
 from portal.ui import errors
 from portal.ui.templatetags import shoal
 from portal.ui.tones import ICONS, Chip, Tone
@@ -46,12 +48,18 @@ def urls_of_pages(admin: User) -> list[str]:
     version = ModelVersionFactory(staged=True)
     token, _ = create_token(admin)
     name = version.model.name
+    if not SecretScope.objects.filter(name="db").exists():
+        create_scope(admin, "db")
     return [
         reverse("settings"),
         reverse("tokens"),
         reverse("token-revoke", args=[token.public_id]),
         reverse("password"),
         reverse("previews"),
+        reverse("secrets"),
+        reverse("secret-scope", args=["db"]),
+        reverse("secret-scope-delete", args=["db"]),
+        reverse("audit"),
         reverse("users"),
         reverse("user-create"),
         reverse("user", args=[admin.pk]),

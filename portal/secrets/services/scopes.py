@@ -179,6 +179,11 @@ def put_acl(user: User, name: str, principal: str, permission: ScopePermission) 
     )
 
 
+def forget_group(group_name: str) -> None:
+    """Take away everything that a group was granted, on every scope."""
+    ScopeAcl.objects.filter(user=None, group_name=group_name).delete()
+
+
 @transaction.atomic
 def delete_acl(user: User, name: str, principal: str) -> None:
     """Take a user's or a group's permission away.
