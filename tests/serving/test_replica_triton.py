@@ -37,6 +37,7 @@ from tests.support.replicas import (
     wait_for,
     wait_for_state,
 )
+from tests.support.sockets import listening_addresses
 from tests.support.valkey import Valkey
 
 pytestmark = pytest.mark.triton
@@ -117,6 +118,19 @@ def test_it_outlives_its_launcher_and_proves_that_triton_is_attached(
     assert all(lines[e.line or 0] == e.text for e in ready.evidence)
     assert infer(ready.address, [1, 2, 3]) == 200
     assert (directory / "spec.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_its_three_ports_are_open_to_this_machine_alone(
+    served: tuple[ProcessRuntime, Path, Valkey], ready: ReplicaStatus
+) -> None:
+    listening = listening_addresses(ready.supervisor_pid)
+
+    assert {str(address) for address, _ in listening} == {"127.0.0.1"}
+    ports = {port for _, port in listening}
+    assert len(ports) == 3
+    for address in (ready.address, ready.metrics_address):
+        assert address is not None
+        assert int(address.rpartition(":")[2]) in ports
 
 
 def test_the_banner_is_marked_as_the_supervisor_s(

@@ -28,6 +28,7 @@ from tests.support.replicas import (
     wait_for,
     wait_for_state,
 )
+from tests.support.sockets import listening_addresses
 
 PORTS = Ports(http=20001, grpc=20002, metrics=20003)
 
@@ -80,6 +81,12 @@ def test_it_answers_as_mlflow_does(ready: ReplicaStatus) -> None:
     assert json.loads(body) == {"predictions": [[2, 4, 6], [8, 10, 12]]}
     assert ready.metrics_address is None
     assert not is_triton_active(ready)
+
+
+def test_its_port_is_open_to_this_machine_alone(ready: ReplicaStatus) -> None:
+    listening = listening_addresses(ready.supervisor_pid)
+
+    assert [f"{address}:{port}" for address, port in listening] == [ready.address]
 
 
 def test_it_answers_max_in_flight_requests_at_once(ready: ReplicaStatus) -> None:
