@@ -38,6 +38,12 @@ class LoginPage(auth.LoginView):
 class LogoutPage(auth.LogoutView):
     http_method_names = ["post"]
 
+    def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+        """Log out; the browser forgets the pages that its Back button would show."""
+        response = super().post(request, *args, **kwargs)
+        response.headers["Clear-Site-Data"] = '"cache"'
+        return response
+
 
 class PasswordPage(auth.PasswordChangeView):
     template_name = "accounts/password.html"

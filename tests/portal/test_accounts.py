@@ -51,6 +51,26 @@ def test_a_user_logs_in_and_out(client: Client, user: User) -> None:
     assert client.get(reverse("settings")).status_code == 302
 
 
+def test_a_session_is_new_at_login_hidden_from_scripts_and_gone_at_logout(
+    client: Client, user: User
+) -> None:
+    planted = client.session  # as somebody else might have set it
+    planted["probe"] = 1
+    planted.save()
+
+    log_in(client, user.username, PASSWORD)
+    cookie = client.cookies["sessionid"]
+    left = client.post(reverse("logout"))
+    kept = Client()
+    kept.cookies["sessionid"] = cookie.value
+
+    assert cookie.value != planted.session_key
+    assert cookie["httponly"]
+    assert cookie["samesite"] == "Lax"
+    assert left.headers["Clear-Site-Data"] == '"cache"'
+    assert kept.get(reverse("settings")).status_code == 302
+
+
 def test_logging_in_leads_back_to_the_page_that_was_asked_for(client: Client, user: User) -> None:
     target = reverse("models")
 
