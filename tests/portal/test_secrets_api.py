@@ -165,6 +165,15 @@ def test_scopes_are_listed_for_those_who_may_read_them(cast: Cast, scope: str) -
 
 
 @pytest.mark.django_db
+def test_scopes_are_listed_by_name(cast: Cast) -> None:
+    for name in ("b", "c", "a"):
+        services.create_scope(cast.manager.user, name)
+
+    names = [scope["name"] for scope in call(cast.manager, "GET", "scopes/list")[1]["scopes"]]
+    assert names == ["a", "b", "c"]
+
+
+@pytest.mark.django_db
 def test_everybody_may_manage_a_scope_that_is_created_so(cast: Cast) -> None:
     answer = call(
         cast.viewer, "POST", "scopes/create", scope="all", initial_manage_principal="users"

@@ -116,6 +116,7 @@ def list_scopes(user: User) -> list[ScopeView]:
         .select_related("created_by")
         .prefetch_related("acls")
         .annotate(key_count=Count("secrets"), last_change=Max("secrets__changed_at"))
+        .order_by("name")  # an aggregate loses the model's own order
     )
     return [
         ScopeView(
