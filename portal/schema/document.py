@@ -15,6 +15,15 @@ from portal.schema.errors import error_codes
 
 Route = tuple[str, str, str, Callable[..., Any]]
 
+FIRST_GROUPS = (
+    "Serving endpoints",
+    "Queries",
+    "Permissions",
+    "Registered models",
+    "Model versions",
+    "Files",
+)
+"""The chapters that most people come for; the others follow."""
 INTRODUCTION = """\
 The REST API of this workspace: registered models and their files, serving endpoints, permissions \
 and tokens. mlflow and databricks-sdk speak it unchanged; set `DATABRICKS_HOST` and \
@@ -73,7 +82,7 @@ def complete(result: dict[str, Any], **_: object) -> dict[str, Any]:
         }
     }
     components["schemas"]["Error"]["properties"]["error_code"]["enum"] = error_codes()
-    groups = dict.fromkeys(call.group for call in CALLS.values())
+    groups = dict.fromkeys((*FIRST_GROUPS, *(call.group for call in CALLS.values())))
     result["tags"] = [{"name": group} for group in groups]
     _drop_marks(result)
     return result

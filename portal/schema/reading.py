@@ -246,7 +246,7 @@ class Reader:
     def _item(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         """What a list holds; the thing itself where it is no list."""
         plain = self._plain(schema)
-        while plain.get("type") == "array":
+        while "items" in plain:
             plain = self._plain(plain.get("items", {}))
         return plain
 

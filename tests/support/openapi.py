@@ -169,7 +169,8 @@ def _reachable(start: Any, schemas: dict[str, Any]) -> set[str]:
         if isinstance(value, list):
             waiting += value
         elif isinstance(value, dict):
-            name = str(value.get("$ref", "")).rpartition("/")[2]
+            reference = value.get("$ref")  # or a property of this name
+            name = reference.rpartition("/")[2] if isinstance(reference, str) else ""
             if name and name not in found:
                 found.add(name)
                 waiting.append(schemas[name])

@@ -50,7 +50,7 @@ describe(
         body=shape.CreateEndpoint,
         example={"name": "detector", "config": {"served_entities": [ENTITY_EXAMPLE]}},
         answer=shape.Endpoint,
-        errors=(403, 409),
+        errors=(403, 409, 429),
     ),
 )
 describe(
@@ -72,7 +72,7 @@ describe(
         body=shape.EndpointConfigInput,
         example={"served_entities": [ENTITY_EXAMPLE]},
         answer=shape.Endpoint,
-        errors=(403, 404, 409),
+        errors=(403, 404, 409, 429),
     ),
 )
 describe(
@@ -102,7 +102,7 @@ describe(
     put=change(
         id="put_rate_limits",
         summary="Replace the rate limits, in the older form",
-        body=shape.RateLimits,
+        body=shape.RateLimitsInput,
         is_body_required=False,
         example={"rate_limits": [{"calls": 100, "key": "user", "renewal_period": "minute"}]},
         answer=shape.RateLimits,
@@ -114,7 +114,7 @@ describe(
         id="put_ai_gateway",
         summary="Replace the AI gateway's settings",
         text="An empty object clears them. Only rate limits have an effect here.",
-        body=shape.AiGateway,
+        body=shape.AiGatewayInput,
         is_body_required=False,
         example={"rate_limits": [{"calls": 100, "key": "user", "renewal_period": "minute"}]},
         answer=shape.AiGateway,

@@ -11,6 +11,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from portal.endpoints.services.limits import MAX_CALLS, MAX_LIMITS
 from portal.endpoints.services.validation import BATCHING_BOUNDS, MAX_PREFERRED_SIZES
 from portal.endpoints.states import (
     ConfigUpdate,
@@ -20,7 +21,7 @@ from portal.endpoints.states import (
     TritonStatus,
 )
 from portal.rest import StrictBooleanField, StrictIntegerField
-from serving.spec import EvidenceKind
+from serving.spec import EvidenceKind, LimitKey
 from serving.workloads import WORKLOAD_SIZES, WORKLOAD_TYPES
 
 text = partial(serializers.CharField, required=False, allow_null=True)
@@ -28,6 +29,7 @@ whole = partial(StrictIntegerField, required=False, allow_null=True)
 flag = partial(StrictBooleanField, required=False, allow_null=True)
 free = partial(serializers.DictField, required=False, allow_null=True)
 
+LIMITS = f"At most {MAX_LIMITS}, each with a key and principal of its own."
 NAME = r"^[A-Za-z0-9_-]{1,63}$"
 
 
@@ -65,7 +67,10 @@ class ServedEntityInput(serializers.Serializer[Any]):
         help_text="Serve with Triton's dynamic batching. Absent in an update: unchanged."
     )
     environment_vars = serializers.DictField(
-        child=serializers.CharField(allow_blank=True), required=False, allow_null=True
+        child=serializers.CharField(allow_blank=True),
+        required=False,
+        allow_null=True,
+        help_text="Shown to all who see the endpoint; `{{secrets/scope/key}}` names a secret.",
     )
     batching = Batching(required=False, allow_null=True)
 
@@ -109,24 +114,24 @@ class EndpointTagInput(serializers.Serializer[Any]):
     )
 
 
-class RateLimit(serializers.Serializer[Any]):
+class RateLimitInput(serializers.Serializer[Any]):
     """How many calls a minute."""
 
-    calls = whole(min_value=0)
-    tokens = whole(min_value=0, help_text="Kept without effect.")
-    key = text(help_text="endpoint, user, service_principal or user_group.")
-    principal = text(help_text="Whom the limit is for.")
+    calls = StrictIntegerField(min_value=0, max_value=MAX_CALLS)
+    key = serializers.ChoiceField(
+        [key.value for key in LimitKey], required=False, allow_null=True, help_text="Whose calls."
+    )
+    principal = text(help_text="The user or group; for `endpoint` nobody.")
     renewal_period = serializers.ChoiceField(["minute"])
 
 
-class RateLimits(serializers.Serializer[Any]):
-    rate_limits = RateLimit(many=True)
+class RateLimitsInput(serializers.Serializer[Any]):
+    rate_limits = RateLimitInput(many=True, required=False, allow_null=True, help_text=LIMITS)
 
 
-class AiGateway(serializers.Serializer[Any]):
-    """Settings of the AI gateway; fields that were not given are absent."""
+class AiGatewayInput(RateLimitsInput):
+    """Settings of the AI gateway."""
 
-    rate_limits = RateLimit(many=True, required=False)
     usage_tracking_config = free()
     inference_table_config = free()
     guardrails = free()
@@ -148,8 +153,8 @@ class CreateEndpoint(serializers.Serializer[Any]):
     description = text(allow_blank=True)
     tags = EndpointTagInput(many=True, required=False, allow_null=True)
     email_notifications = EmailNotifications(required=False, allow_null=True)
-    rate_limits = RateLimit(many=True, required=False, allow_null=True)
-    ai_gateway = AiGateway(required=False, allow_null=True)
+    rate_limits = RateLimitInput(many=True, required=False, allow_null=True, help_text=LIMITS)
+    ai_gateway = AiGatewayInput(required=False, allow_null=True)
     route_optimized = flag(help_text="Accepted without effect.")
     budget_policy_id = text(help_text="Accepted without effect.")
     telemetry_config = free(help_text="Accepted without effect.")
@@ -163,6 +168,29 @@ class TagChanges(serializers.Serializer[Any]):
 
 
 # ---------------------------------------------------------------- answers
+
+
+class RateLimit(serializers.Serializer[Any]):
+    """How many calls a minute."""
+
+    key = serializers.ChoiceField([key.value for key in LimitKey])
+    calls = serializers.IntegerField()
+    principal = serializers.CharField(required=False)
+    renewal_period = serializers.CharField()
+
+
+class RateLimits(serializers.Serializer[Any]):
+    rate_limits = RateLimit(many=True)
+
+
+class AiGateway(serializers.Serializer[Any]):
+    """Settings of the AI gateway; those that were not given are absent."""
+
+    rate_limits = RateLimit(many=True, required=False)
+    usage_tracking_config = serializers.DictField(required=False)
+    inference_table_config = serializers.DictField(required=False)
+    guardrails = serializers.DictField(required=False)
+    fallback_config = serializers.DictField(required=False)
 
 
 class Evidence(serializers.Serializer[Any]):

@@ -1,0 +1,39 @@
+"""schemathesis holds every answer to the document: no 5xx, no other status, type or field.
+
+A few hundred cases; SHOAL_SCHEMATHESIS_CASES sets how many each call gets and adds the coverage
+phase, for long runs by hand.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import requests
+
+from tests.support import openapi
+from tests.support.live_portal import LivePortal
+
+CASES = os.environ.get("SHOAL_SCHEMATHESIS_CASES", "")
+
+
+def test_every_answer_is_as_the_document_says(live_portal: LivePortal, tmp_path: Path) -> None:
+    token, names = openapi.fill(live_portal)
+    headers = {"Authorization": f"Bearer {token}"}
+    document = requests.get(f"{live_portal.url}/api/schema", headers=headers, timeout=60).json()
+    phases = "examples,coverage,fuzzing" if CASES else "examples,fuzzing"
+
+    run = openapi.run_schemathesis(
+        tmp_path,
+        live_portal.url,
+        openapi.prepared(document, names),
+        token,
+        *("--phases", phases, "--max-examples", CASES or "4", "--seed", "20"),
+        *("--generation-deterministic", "--continue-on-failure"),
+    )
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    found = re.search(r"(\d+) generated, \1 passed", run.stdout)
+    assert found is not None, run.stdout
+    assert int(found[1]) >= 2 * sum(len(path) for path in document["paths"].values())
