@@ -1,4 +1,4 @@
-"""The API reference in a real browser: axe in both themes, narrow, links that open what they name."""
+"""The API reference in a real browser: axe in both themes, narrow, links open what they name."""
 
 from __future__ import annotations
 
