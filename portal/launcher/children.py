@@ -7,7 +7,6 @@ are meant to outlive it and are adopted at the next start.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -16,14 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PR_SET_PDEATHSIG = 1
+from serving.lifetime import die_with_parent
+
 MAX_LOG_BYTES = 10 * 2**20
 HEALTHY_AFTER_S = 30.0
 MAX_BACK_OFF_S = 10.0
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +57,7 @@ class Child:
                 pass_fds=self.pass_fds,
                 env=os.environ | self.environment,
                 start_new_session=True,  # Ctrl-C reaches the launcher alone: it stops them in order
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent(signal.SIGTERM),
             )
         self.started_at = time.monotonic()
 

@@ -28,6 +28,7 @@ MALLOC = {
 QUEUES = {"tasks": "default", "builds": "staging,builds"}
 """Worker name to its queues: long unpacking never keeps a deployment waiting."""
 REPLICA_GRACE_S = 20.0
+TASK_GRACE_S = 5.0  # tasks can be cut off anywhere: the reconcilers send them again
 
 Say = Callable[[str], None]
 
@@ -144,7 +145,9 @@ class Stack:
         for name, queues in QUEUES.items():
             options = ["-Q", queues, "-c", str(share[name]), "-n", f"{name}@%h", "-l", "INFO"]
             quiet = ["--without-gossip", "--without-mingle"]
-            self.parts.append(self._child(name, [*celery, "worker", *options, *quiet]))
+            worker = self._child(name, [*celery, "worker", *options, *quiet])
+            worker.grace_s = TASK_GRACE_S
+            self.parts.append(worker)
         self.parts.append(self._child("beat", [*celery, "beat", "--pidfile=", "-l", "INFO"]))
         for part in self.parts:
             part.start()

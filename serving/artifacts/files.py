@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from serving.errors import ArtifactError
+from serving.lifetime import die_with_parent
 
 Progress = Callable[[str], None]
 """Told several times a second, in one sentence, what is being done; it may raise to stop it."""
@@ -233,6 +234,7 @@ def run(
             cwd=directory,
             env=dict(environment),
             start_new_session=True,
+            preexec_fn=die_with_parent(),
         )
         try:
             status = _wait(process, started, limit_s, waiting)

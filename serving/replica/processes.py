@@ -11,10 +11,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from serving.lifetime import die_with_parent
 from serving.replica.environment import MARK
 
 PROC = Path("/proc")
-PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 END_TIMEOUT_S = 5.0
 TCP_TABLES = (PROC / "net" / "tcp", PROC / "net" / "tcp6")
@@ -32,13 +32,6 @@ def spawn(
     It is killed when this process dies, however that happens. The kernel ties that to the thread
     that starts it, so only the main thread may.
     """
-    parent = os.getpid()
-
-    def die_with_parent() -> None:
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died in between
-            os._exit(1)
-
     return subprocess.Popen(
         command,
         env=dict(environment),
@@ -47,7 +40,7 @@ def spawn(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        preexec_fn=die_with_parent,  # nothing in it takes a lock, so threads do no harm
+        preexec_fn=die_with_parent(),  # nothing in it takes a lock, so threads do no harm
     )
 
 

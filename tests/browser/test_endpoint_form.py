@@ -56,6 +56,18 @@ def test_the_checkbox_comes_and_goes_as_choices_are_made(form: Page, tab: Tab) -
     assert tab.complaints == []
 
 
+def test_quick_picks_are_all_kept(form: Page) -> None:
+    form.get_by_label("Entity", exact=True).select_option("main.vision.detector")
+    expect(form.get_by_label("Version")).to_have_value("2")
+
+    form.get_by_label("Compute type").select_option("GPU_SMALL")
+    form.get_by_label("Version").select_option("1")  # while the first answer is on its way
+
+    expect(form.get_by_role("checkbox", name="Throughput optimized")).to_be_visible()
+    expect(form.get_by_label("Version")).to_have_value("1")
+    expect(form.get_by_label("Compute type")).to_have_value("GPU_SMALL")
+
+
 def test_a_choice_keeps_the_focus_where_it_was(form: Page) -> None:
     model = form.get_by_label("Entity", exact=True)
     model.focus()
