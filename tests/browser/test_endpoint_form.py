@@ -66,6 +66,8 @@ def test_quick_picks_are_all_kept(form: Page) -> None:
     expect(form.get_by_role("checkbox", name="Throughput optimized")).to_be_visible()
     expect(form.get_by_label("Version")).to_have_value("1")
     expect(form.get_by_label("Compute type")).to_have_value("GPU_SMALL")
+    expect(form.get_by_role("complementary").get_by_text("Standard backend")).to_be_visible()
+    form.wait_for_load_state("networkidle")
 
 
 def test_a_choice_keeps_the_focus_where_it_was(form: Page) -> None:
