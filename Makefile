@@ -34,18 +34,20 @@ demo: $(INSTALLED)
 up: $(INSTALLED)
 	@exec $(BIN)/python manage.py up
 
+# Two at a time; the tests that start the whole stack load the machine enough by themselves.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not stack" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m stack
 
 test-fast: $(INSTALLED)
-	$(BIN)/python -m pytest -m "not triton and not stack and not browser and not gpu"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not triton and not stack and not browser and not gpu"
 
 # SQLite is the default everywhere else; these are the tests in which the database matters most.
 ON_POSTGRESQL ?= $(wildcard $(addprefix tests/portal/test_,accounts.py tokens.py registry*.py staging.py \
 	endpoints_*.py deploy*.py permissions*.py secrets*.py audit*.py files_*.py races.py))
 
 test-postgresql: $(INSTALLED)
-	.ci/with-postgresql $(BIN)/python -m pytest $(ON_POSTGRESQL)
+	.ci/with-postgresql $(BIN)/python -m pytest -n 2 --dist loadfile $(ON_POSTGRESQL)
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .
