@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from django.conf import settings
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.core.exceptions import RequestDataTooBig
 from django.http import Http404, HttpRequest, JsonResponse
@@ -29,6 +31,8 @@ from serving.errors import ServingError
 log = logging.getLogger(__name__)
 
 MAX_JSON_DEPTH = 64
+MAX_JSON_VALUES = 500_000
+"""About; a small body of empty lists would take a hundred times its size and seconds to read."""
 
 
 class ApiError(Exception):
@@ -243,7 +247,11 @@ def _first_message(detail: Any, path: str = "") -> str:
 
 
 class JSONParser(BaseParser):
-    """JSON whatever the content type says; NaN, NUL, non-UTF-8 and absurd depth are a 400."""
+    """JSON whatever the content type says; what no database or client can hold is a 400.
+
+    That is NaN, infinity, integers beyond 64 bits, NUL, half surrogate pairs, bytes that are not
+    UTF-8, absurd depth and absurd size.
+    """
 
     media_type = "*/*"
 
@@ -254,9 +262,14 @@ class JSONParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Read the body as one JSON object; an empty body is an empty object."""
-        raw = stream.read()
+        raw = stream.read(settings.MAX_API_BODY_BYTES + 1)
+        if len(raw) > settings.MAX_API_BODY_BYTES:
+            limit = settings.MAX_API_BODY_BYTES // 2**20
+            raise MalformedRequest(f"The request body is larger than {limit} MB.")
         if not raw.strip():
             return {}
+        if sum(raw.count(mark) for mark in (b",", b"[", b"{")) > MAX_JSON_VALUES:
+            raise MalformedRequest("The body holds too many values.")
         try:
             value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
         except UnicodeDecodeError:
@@ -278,18 +291,35 @@ def _refuse_constant(word: str) -> None:
 def _refuse_odd(value: Any, *, depth: int) -> None:
     if depth > MAX_JSON_DEPTH:
         raise MalformedRequest("The body is nested too deeply.")
-    if isinstance(value, str):
-        if "\x00" in value:
-            raise MalformedRequest("The body holds a NUL character.")
-        if any("\ud800" <= c <= "\udfff" for c in value):
-            raise MalformedRequest("The body holds half of a surrogate pair.")
-    elif isinstance(value, dict):
+    if isinstance(value, dict):
         for key, item in value.items():
             _refuse_odd(key, depth=depth + 1)
             _refuse_odd(item, depth=depth + 1)
     elif isinstance(value, list):
         for item in value:
             _refuse_odd(item, depth=depth + 1)
+    elif problem := _problem_of(value):
+        raise MalformedRequest(f"The body holds {problem}.")
+
+
+def _problem_of(value: Any) -> str:
+    if isinstance(value, str):
+        if "\x00" in value:
+            return "a NUL character"
+        return "" if value.isascii() or _is_utf8(value) else "half of a surrogate pair"
+    if isinstance(value, float) and math.isinf(value):
+        return "a number that is too large"
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return "a whole number of more than 64 bits"
+    return ""
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class IgnoreAccept(BaseContentNegotiation):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
@@ -11,6 +12,8 @@ from portal import rest
 from portal.ui.pages import error_page, not_found
 
 log = logging.getLogger(__name__)
+
+API_PREFIXES = ("/api/", "/.well-known/", "/serving-endpoints/")
 
 
 @csrf_exempt
@@ -21,11 +24,12 @@ def unknown_api_path(request: HttpRequest, rest_of_path: str = "") -> HttpRespon
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """400."""
+    reason = str(exception) if isinstance(exception, BadRequest) else ""
     if _is_api(request):
-        return rest.error_response(
-            rest.MalformedRequest("The request cannot be understood."), request
-        )
-    text = "The request could not be understood. Go back, reload the page and try again."
+        words = reason or "The request cannot be understood."
+        return rest.error_response(rest.MalformedRequest(words), request)
+    words = reason or "The request could not be understood."
+    text = f"{words} Go back, reload the page and try again."
     return error_page(request, status=400, title="Bad request", text=text)
 
 
@@ -87,4 +91,4 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def _is_api(request: HttpRequest) -> bool:
-    return request.path.startswith("/api/")
+    return f"{request.path}/".startswith(API_PREFIXES)
