@@ -177,8 +177,9 @@ def _holds_rows(value: Any) -> bool:
 def copy_button(text: str, label: str = "Copy") -> SafeString:
     """A button that copies `text`; its script shows it where copying works."""
     return format_html(
-        '<button type="button" class="copy" data-copy="{}" hidden>{}<span>{}</span></button>',
+        '<button type="button" class="copy" data-copy="{}"{} hidden>{}<span>{}</span></button>',
         text,
+        "" if label else SafeString(' aria-label="Copy"'),
         icon("copy"),
         label,
     )
