@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal.endpoints.pages import actions, detail, form, listing, query, sharing
+from portal.endpoints.pages import actions, detail, form, limits, listing, query, sharing
 
 urlpatterns: list[URLPattern] = [
     path("", listing.endpoints, name="endpoints"),
@@ -23,6 +23,7 @@ urlpatterns: list[URLPattern] = [
         sharing.change_permissions,
         name="endpoint-permissions",
     ),
+    path("endpoints/<str:name>/limits/", limits.change_limits, name="endpoint-limits"),
     path("endpoints/<str:name>/query/", query.query, name="endpoint-query"),
     path("endpoints/<str:name>/edit/", form.edit, name="endpoint-edit"),
     path("endpoints/<str:name>/edit/fields/", form.edit_fields, name="endpoint-edit-fields"),

@@ -27,6 +27,7 @@ from portal.endpoints.models import (
     ServedEntity,
 )
 from portal.endpoints.pages.common import Opened, live, open_endpoint, page
+from portal.endpoints.pages.limits import form_values, limit_rows
 from portal.endpoints.reading import TritonView
 from portal.endpoints.routes import latest_decision
 from portal.endpoints.states import (
@@ -288,6 +289,8 @@ def show_settings(
         "levels": PermissionLevel.choices,
         "share": share or Share(level=PermissionLevel.CAN_QUERY),
         "known": known_names() if opened.may[Action.CHANGE_PERMISSIONS] else None,
+        "limits": limit_rows(endpoint),
+        "limit_values": form_values(endpoint),
         "batching": _batching(config) if config else [],
     }
     return render(request, "endpoints/settings.html", context, status=status)
