@@ -173,9 +173,9 @@ def test_a_list_of_models_costs_a_fixed_number_of_queries(
         owner.ok("POST", "model-versions/create", name=name, source="s")
         owner.ok("POST", "registered-models/alias", name=name, alias="champion", version="1")
 
-    with django_assert_num_queries(5):  # token; models; tags; aliases; their versions
+    with django_assert_num_queries(6):  # token; groups; models; tags; aliases; their versions
         owner.ok("GET", "registered-models/search")
-    with django_assert_num_queries(4):  # token; versions; tags; aliases
+    with django_assert_num_queries(5):  # token; groups; versions; tags; aliases
         owner.ok("GET", "model-versions/search")
 
 
