@@ -31,7 +31,7 @@ from serving.spec import LimitKey, Principal, RateLimit
 log = logging.getLogger(__name__)
 
 WINDOW_S = 60
-PATIENCE_S = 0.5
+PATIENCE_S = 1.0
 AWAY_S = 2.0
 """For how long Redis is not asked after it did not answer."""
 MAX_LOCAL_COUNTS = 10_000
@@ -210,7 +210,7 @@ class RateLimiter:
                 async with asyncio.timeout(PATIENCE_S):
                     answers = await self._ask_redis(asks)
             except (RedisError, OSError, TimeoutError) as exc:
-                log.warning("rate limits are kept by each process, Redis does not answer: %s", exc)
+                log.warning("each process keeps its share of rate limits, Redis is away: %r", exc)
                 self._away_until = time.monotonic() + AWAY_S
                 answers = [self._local.take(ask.counted, time.time()) for ask in asks]
             except asyncio.CancelledError:
