@@ -277,7 +277,7 @@ def test_redis_counts_as_a_process_does(valkey: redis.Redis, calls: int) -> None
         counts.take([Counted("k", limit(40))], (minute - 1) * 60 + second / 2)
 
     for _ in range(60):
-        which, wait_ms = valkey.eval(SCRIPT, 1, "k", str(calls))  # type: ignore[misc]
+        which, wait_ms = valkey.eval(SCRIPT, 1, "k", str(calls))
         refusal = counts.take(counted, now)
 
         assert bool(which) == (refusal is not None)
