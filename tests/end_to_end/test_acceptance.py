@@ -33,3 +33,26 @@ def test_the_documents_flow_works_with_the_unmodified_clients(
     )
 
     assert "13 passed, 0 failed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not ACCEPTANCE.is_dir(), reason="the acceptance programs are not at hand")
+@pytest.mark.parametrize(
+    ("options", "checks"),
+    [((), 119), (("--env-pack", "--workload-type", "GPU_SMALL"), 120)],
+    ids=["plain", "packed"],
+)
+def test_every_call_of_the_unmodified_clients_works(
+    stack: Stack, tmp_path: Path, options: tuple[str, ...], checks: int
+) -> None:
+    script = [str(ACCEPTANCE / "sdk_conformance.py"), *options, "--big-file-mib", "51"]
+
+    done = subprocess.run(
+        [str(client_python(FULL)), *script],
+        cwd=tmp_path,
+        env=client_variables(stack.url, stack.token, tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert f"{checks} passed, 0 failed" in done.stdout, done.stdout + done.stderr

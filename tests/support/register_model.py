@@ -9,6 +9,7 @@ negative first number makes it raise, so that tests can send a bad request on pu
 from __future__ import annotations
 
 import sys
+from importlib import metadata
 
 import mlflow
 import numpy as np
@@ -51,7 +52,9 @@ if __name__ == "__main__":
             input_example=np.arange(8, dtype=np.float32).reshape(2, 4),
             signature=signature,
             metadata=dict(pair.split("=", 1) for pair in pairs) or None,
-            pip_requirements=[f"mlflow-skinny=={mlflow.__version__}", f"numpy=={np.__version__}"],
+            pip_requirements=[
+                f"{name}=={metadata.version(name)}" for name in ("mlflow-skinny", "numpy", "pandas")
+            ],
         )
     version = mlflow.register_model(info.model_uri, name, env_pack=env_pack)
     sys.stdout.write(f"VERSION {version.version}\n")
