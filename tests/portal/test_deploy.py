@@ -331,9 +331,8 @@ def test_turning_the_switch_off_and_on_replaces_the_replicas() -> None:
     off = serving_replica(endpoint)
     assert (on.backend, off.backend) == ("TRITON", "STANDARD")
     assert triton_of(endpoint) == ("OFF", "NOT_REQUESTED")
-    eventually(lambda: runtime.runtime().running() == [off.public_id])
-    on.refresh_from_db()
-    assert on.state == "STOPPED"
+    eventually(lambda: Replica.objects.get(pk=on.pk).state == "STOPPED")
+    assert runtime.runtime().running() == [off.public_id]
 
 
 @pytest.mark.usefixtures("preview")
