@@ -15,6 +15,8 @@ import requests
 from tests.support import openapi
 from tests.support.live_portal import LivePortal
 
+MOST_UNREACHED = 15
+"""Calls that no case brings to succeed: a few need what is not there, such as a replica."""
 CASES = os.environ.get("SHOAL_SCHEMATHESIS_CASES", "")
 
 
@@ -31,9 +33,10 @@ def test_every_answer_is_as_the_document_says(live_portal: LivePortal, tmp_path:
         token,
         *("--phases", phases, "--max-examples", CASES or "4", "--seed", "20"),
         *("--generation-deterministic", "--continue-on-failure"),
+        *("--report", "har", "--report-har-path", str(tmp_path / "calls.har")),
     )
 
     assert run.returncode == 0, run.stdout + run.stderr
-    found = re.search(r"(\d+) generated, \1 passed", run.stdout)
-    assert found is not None, run.stdout
-    assert int(found[1]) >= 2 * sum(len(path) for path in document["paths"].values())
+    assert re.search(r"(\d+) generated, \1 passed", run.stdout), run.stdout
+    unreached = openapi.without_success(tmp_path / "calls.har", document)
+    assert len(unreached) <= MOST_UNREACHED, unreached
