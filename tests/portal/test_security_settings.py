@@ -19,12 +19,16 @@ HTTPS = {"SHOAL_PUBLIC_URL": "https://shoal.example.org"}
 WEAK = {"SHOAL_SECRET_KEY": "secret" * 20}
 
 
+def plain_environment() -> dict[str, str]:
+    """What a person's shell has: nothing of Shoal's or of the tests'."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("SHOAL_", "DJANGO_"))}
+
+
 def manage(data: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("SHOAL_")}
     return subprocess.run(
         [sys.executable, "-W", "error", "manage.py", *arguments],
         cwd=ROOT,
-        env=kept | {"SHOAL_DATA_DIR": str(data)} | variables,
+        env=plain_environment() | {"SHOAL_DATA_DIR": str(data)} | variables,
         capture_output=True,
         text=True,
         check=False,
@@ -97,12 +101,11 @@ def test_data_that_others_can_read_is_named(tmp_path: Path) -> None:
 
 def test_processes_that_start_together_have_one_key(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from portal.settings import SECRET_KEY as k; print(k)"]
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("SHOAL_")}
     starts = [
         subprocess.Popen(
             command,
             cwd=ROOT,
-            env=kept | {"SHOAL_DATA_DIR": str(tmp_path)},
+            env=plain_environment() | {"SHOAL_DATA_DIR": str(tmp_path)},
             stdout=subprocess.PIPE,
             text=True,
         )
