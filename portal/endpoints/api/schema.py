@@ -125,13 +125,19 @@ describe(
     post=change(
         id="stop_endpoint",
         summary="Stop an endpoint",
+        errors=(403, 404, 409),
         text="Its replicas are drained and stopped; queries answer 400 `INVALID_STATE`.",
         answer=shape.Endpoint,
     ),
 )
 describe(
     views.StartView,
-    post=change(id="start_endpoint", summary="Start a stopped endpoint", answer=shape.Endpoint),
+    post=change(
+        id="start_endpoint",
+        summary="Start a stopped endpoint",
+        answer=shape.Endpoint,
+        errors=(403, 404, 409),
+    ),
 )
 describe(
     views.CancelUpdateView,

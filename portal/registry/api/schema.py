@@ -150,11 +150,11 @@ describe(
     delete=model_call(
         id="delete_registered_model",
         summary="Delete a registered model with its versions",
-        text="Refused while an endpoint serves one of them.",
+        text="Endpoints that serve one of them keep their copies as long as their replicas run.",
         body=ask.Name,
         example={"name": NAME},
         answer=NOTHING,
-        errors=(403, 404, 409, 503),
+        errors=(403, 404, 503),
     ),
 )
 describe(
@@ -263,11 +263,11 @@ describe(
     delete=version_call(
         id="delete_model_version",
         summary="Delete a version with its files",
-        text="Refused while an endpoint serves it.",
+        text="Endpoints that serve it keep their copies as long as their replicas run.",
         body=ask.Version,
         example={"name": NAME, "version": "1"},
         answer=NOTHING,
-        errors=(403, 404, 409, 503),
+        errors=(403, 404, 503),
     ),
 )
 describe(
