@@ -121,7 +121,7 @@ describe(
         body=ask.CreateModel,
         example={"name": NAME, "description": "Finds ships."},
         answer=RegisteredModelAnswer,
-        errors=(403, 409, 503),
+        errors=(409, 503),
     ),
 )
 describe(

@@ -48,7 +48,7 @@ describe(
     post=call(
         id="create_scope",
         summary="Create a scope",
-        text="The creator may manage it; so may everybody where `initial_manage_principal` is `users`.",
+        text="The creator manages it; so does everybody with `initial_manage_principal` `users`.",
         body=views.CreateScopeInput,
         example={"scope": "models"},
         answer=NOTHING,
