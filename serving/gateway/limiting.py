@@ -31,6 +31,7 @@ from serving.spec import LimitKey, Principal, RateLimit
 log = logging.getLogger(__name__)
 
 WINDOW_S = 60
+LEAST_WAIT_S = 0.001
 PATIENCE_S = 1.0
 AWAY_S = 2.0
 """For how long Redis is not asked after it did not answer."""
@@ -113,7 +114,9 @@ class Window:
         if self.current + math.floor(self.previous * (1 - passed)) < calls:
             return None
         if self.current < calls:
-            return WINDOW_S * (1 - passed - (calls - self.current) / self.previous)
+            # Room comes just after that moment, so at the moment itself there is still a wait.
+            wait_s = WINDOW_S * (1 - passed - (calls - self.current) / self.previous)
+            return max(LEAST_WAIT_S, wait_s)
         if not calls:
             return float(WINDOW_S)
         return WINDOW_S * (1 - passed + max(0.0, 1 - calls / self.current))

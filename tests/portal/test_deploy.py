@@ -54,7 +54,7 @@ ONE_ROW = SUM.replace(".sum(axis=1)", ".sum(axis=1)[:1]")
 NOT_IN_TRITON = SUM.replace(
     "class Model",
     """import sys
-if "triton_python_backend_utils" in sys.modules:
+if "c_python_backend_utils" in sys.modules:  # only a real stub has it
     raise RuntimeError("this model refuses Triton")
 
 class Model""",
