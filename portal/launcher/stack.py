@@ -100,7 +100,6 @@ class Stack:
         self.lock: IO[str] | None = None
         self.redis: list[Child] = []
         self.parts: list[Child] = []
-        self.stopping = False
 
     def claim(self) -> None:
         """Take the data directory and the port, so that a conflict shows before anything starts."""
@@ -159,7 +158,6 @@ class Stack:
 
     def stop(self) -> None:
         """Stop everything this stack started, replicas included."""
-        self.stopping = True
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self.say("stopping: web, task workers and beat, then replicas, then Valkey")
         stop_in_order(self.parts)

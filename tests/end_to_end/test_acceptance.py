@@ -13,10 +13,14 @@ from tests.support.stack import Stack
 
 ACCEPTANCE = Path(os.environ.get("SHOAL_ACCEPTANCE", ROOT.parent / "shared" / "acceptance"))
 
-pytestmark = [pytest.mark.stack, pytest.mark.triton, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.skipif(not ACCEPTANCE.is_dir(), reason="the acceptance programs are not at hand"),
+    pytest.mark.stack,
+    pytest.mark.triton,
+    pytest.mark.timeout(900),
+]
 
 
-@pytest.mark.skipif(not ACCEPTANCE.is_dir(), reason="the acceptance programs are not at hand")
 @pytest.mark.parametrize("with_torch", [False, True], ids=["numpy", "torch"])
 def test_the_documents_flow_works_with_the_unmodified_clients(
     stack: Stack, tmp_path: Path, with_torch: bool
@@ -35,7 +39,6 @@ def test_the_documents_flow_works_with_the_unmodified_clients(
     assert "13 passed, 0 failed" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.skipif(not ACCEPTANCE.is_dir(), reason="the acceptance programs are not at hand")
 @pytest.mark.parametrize(
     ("options", "checks"),
     [((), 119), (("--env-pack", "--workload-type", "GPU_SMALL"), 120)],
