@@ -88,7 +88,8 @@ def test_a_large_file_costs_no_memory_in_any_direction(portal: LivePortal, me: F
             received += len(block)
 
     assert received == size
-    assert portal.memory_bytes("VmHWM") - before < 60 * MIB
+    # Half of the file: what else the process imports meanwhile is far less.
+    assert portal.memory_bytes("VmHWM") - before < size // 2
 
 
 def test_a_chunked_body_is_taken(me: Files) -> None:
