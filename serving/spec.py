@@ -146,6 +146,45 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSize:
+    """How many calls of the model had so many rows."""
+
+    rows: int
+    executions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchingSpan:
+    """What Triton batched within some seconds.
+
+    Attributes:
+        requests: As Triton counts them. The gateway joins small requests of concurrent callers
+            before Triton sees them, so these are not the callers'; rows and executions are right.
+        rows: Rows that the model was given.
+        executions: Calls of the model.
+        queue_ms: Waited in Triton's queue, summed over `requests`.
+        compute_ms: Spent in the model, summed over `executions`.
+        sizes: Executions by their rows, smallest first.
+    """
+
+    seconds: float
+    requests: int = 0
+    rows: int = 0
+    executions: int = 0
+    queue_ms: float = 0.0
+    compute_ms: float = 0.0
+    sizes: tuple[BatchSize, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchingSeen:
+    """Realised batching: about the last minute, and all since the server's start."""
+
+    recent: BatchingSpan
+    total: BatchingSpan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaStatus:
     """What a replica publishes about itself, every 2 s and at each change.
 
@@ -156,6 +195,7 @@ class ReplicaStatus:
         restarts: How often the server was started again after an unexpected end.
         message: One sentence: what it waits for, or what went wrong.
         beat_at: When this was published, seconds since 1970.
+        batching_seen: What Triton batched; None on the standard backend and before it is known.
     """
 
     replica_id: str
@@ -172,6 +212,7 @@ class ReplicaStatus:
     restarts: int = 0
     exit_code: int | None = None
     evidence: tuple[Evidence, ...] = ()
+    batching_seen: BatchingSeen | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from serving.replica.ports import Ports
-from serving.spec import Backend, Evidence, LogLine, ReplicaSpec
+from serving.spec import Backend, BatchingSeen, Evidence, LogLine, ReplicaSpec
 
 Say = Callable[[str], LogLine | None]
 """Writes a line of the supervisor's own into the log."""
@@ -84,6 +84,10 @@ class Server(Protocol):
 
     def evidence(self) -> tuple[Evidence, ...]:
         """What was seen of it since its last start."""
+        ...
+
+    def batching_seen(self, ports: Ports, *, timeout_s: float) -> BatchingSeen | None:
+        """Ask what it batched; None when it does not batch or does not say."""
         ...
 
     def vital_children(self, pid: int) -> Sequence[int]:

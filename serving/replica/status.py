@@ -69,6 +69,11 @@ class StatusPublisher:
                 self._thread.start()
             self._condition.notify_all()
 
+    def amend(self, status: ReplicaStatus) -> None:
+        """Let the next beat carry it; nothing is announced."""
+        with self._condition:
+            self._status = status
+
     def flush(self, timeout_s: float) -> bool:
         """Wait until Redis was told the latest, or could not be; False when it takes longer."""
         with self._condition:

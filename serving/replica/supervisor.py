@@ -130,7 +130,7 @@ class Supervisor:
         finally:
             life.end()
             self._server.clean_up()
-            self._status = replace(self._status, server_pid=None, evidence=())
+            self._status = replace(self._status, server_pid=None, evidence=(), batching_seen=None)
 
     def _await_ready(self, life: Life) -> Failure | None:
         answered_at: float | None = None
@@ -186,6 +186,7 @@ class Supervisor:
                         " it is ready."
                     )
                 self._tell_evidence()
+                self._tell_batching(life)
             time.sleep(WATCH_TICK_S)
         return None
 
@@ -246,6 +247,13 @@ class Supervisor:
         found = self._server.evidence()
         if found != self._status.evidence:
             self._change(evidence=found)
+
+    def _tell_batching(self, life: Life) -> None:
+        """With the next beat: it changes all the time, and nobody need be woken for it."""
+        seen = self._server.batching_seen(life.ports, timeout_s=START_CHECK_TIMEOUT_S)
+        if seen != self._status.batching_seen:
+            self._status = replace(self._status, batching_seen=seen)
+            self._publisher.amend(self._status)
 
     def _change(self, **changes: Any) -> None:
         self._status = replace(self._status, **changes)

@@ -20,7 +20,7 @@ from serving.replica.environment import server_environment
 from serving.replica.http import ask
 from serving.replica.ports import Ports
 from serving.replica.server import Cause, Command, Health
-from serving.spec import Evidence, LogLine, ReplicaSpec
+from serving.spec import BatchingSeen, Evidence, LogLine, ReplicaSpec
 
 MODEL_PATH_VARIABLE = "__pyfunc_model_path__"  # mlflow.pyfunc.scoring_server._SERVER_MODEL_PATH
 TIMEOUT_VARIABLE = "MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT"
@@ -120,6 +120,10 @@ class StandardServer:
     def evidence(self) -> tuple[Evidence, ...]:
         """Evidence is for Triton."""
         return ()
+
+    def batching_seen(self, ports: Ports, *, timeout_s: float) -> BatchingSeen | None:
+        """Nothing: each request is a call of its own."""
+        return None
 
     def vital_children(self, pid: int) -> Sequence[int]:
         """Both servers start lost workers again themselves."""

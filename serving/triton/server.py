@@ -13,14 +13,16 @@ from serving.replica.environment import server_environment
 from serving.replica.http import ask
 from serving.replica.ports import Ports
 from serving.replica.server import Cause, Command, Health, Say
-from serving.spec import DeviceKind, Evidence, EvidenceKind, LogLine, ReplicaSpec
+from serving.spec import BatchingSeen, DeviceKind, Evidence, EvidenceKind, LogLine, ReplicaSpec
 from serving.triton import repository, shared_memory
+from serving.triton.batching import BatchingMeter
 from serving.triton.config import MODEL
 from serving.triton.evidence import EvidenceCollector
 from serving.triton.home import TritonHome, find_home, server_version
 from serving.triton.preflight import check_environment, check_stub
 
 READY_PATH = f"/v2/models/{MODEL}/ready"
+STATS_PATH = f"/v2/models/{MODEL}/stats"
 QUIET_S = 1.0  # without a new request, after the gateway was told to send no more
 POLL_S = 0.1
 END_S = 5.0  # an idle server ends within 2-4 s
@@ -52,6 +54,7 @@ class TritonServer:
         self._spec = spec
         self._say = say
         self._evidence = EvidenceCollector()
+        self._meter = BatchingMeter()
         self._prefix = shared_memory.region_prefix(spec.replica_id, spec.directory)
         self._home: TritonHome | None = None
         self._version = "unknown"
@@ -112,8 +115,9 @@ class TritonServer:
         )
 
     def forget(self) -> None:
-        """Drop the evidence of the server that was."""
+        """Drop what was seen of the server that was."""
         self._evidence.forget()
+        self._meter = BatchingMeter()
 
     def is_vital(self, text: str) -> bool:
         """Evidence, and what tells why it ended."""
@@ -150,6 +154,13 @@ class TritonServer:
     def evidence(self) -> tuple[Evidence, ...]:
         """What shows that this is Triton, with the model loaded."""
         return self._evidence.found()
+
+    def batching_seen(self, ports: Ports, *, timeout_s: float) -> BatchingSeen | None:
+        """Read its statistics; what it said before where it does not answer now."""
+        answer = ask(self._spec.host, ports.http, STATS_PATH, timeout_s=timeout_s)
+        if answer is not None and answer.status == 200:
+            self._meter.take(answer.body, at=time.monotonic())
+        return self._meter.seen()
 
     def vital_children(self, pid: int) -> Sequence[int]:
         """The stubs: Triton says it is ready for ever after one has died."""

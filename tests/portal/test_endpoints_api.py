@@ -12,11 +12,12 @@ from databricks.sdk import errors as sdk_errors
 from databricks.sdk.service import serving as sdk
 from django.test import Client
 
-from portal.endpoints.models import Endpoint
+from portal.endpoints.models import Endpoint, Replica
 from portal.previews.services import set_enabled
 from portal.registry.models import ModelVersion
 from serving import bus
 from serving.spec import Route, from_json
+from tests.support.batching import tell_batching
 from tests.support.factories import Cast, ModelVersionFactory, Person, live_endpoint, make_cast
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
@@ -120,7 +121,29 @@ def test_an_endpoint_with_triton_shows_its_evidence(cast: Cast) -> None:
         "HTTP_SERVICE",
         "MODEL_READY",
     }
+    assert served["triton"]["batching"] is None  # its replica has not said anything yet
     assert "pending_config" not in answer
+
+
+def test_what_its_replicas_batched_is_told_in_figures_and_words(cast: Cast) -> None:
+    live_endpoint(creator=cast.manager.user, endpoint_name="live")
+    tell_batching(Replica.objects.get(), {1: 60, 16: 540}, queue_ms=4.0, compute_ms=6.0)
+
+    _, answer = call(cast.manager, "GET", f"{BASE}/live")
+
+    assert answer["config"]["served_entities"][0]["triton"]["batching"] == {
+        "sentence": "Mean batch 14 of 32 at 145 rows/s: batching carries the load; queue 4 ms,"
+        " compute 6 ms.",
+        "window_s": 60.0,
+        "rows": 8700,
+        "batches": 600,
+        "mean_rows": 14.5,
+        "max_batch_size": 32,
+        "rows_per_s": 145.0,
+        "queue_ms": 4.0,
+        "compute_ms": 6.0,
+        "distribution": [{"rows": 1, "batches": 60}, {"rows": 16, "batches": 540}],
+    }
 
 
 def test_a_list_holds_summaries_of_what_the_caller_sees(cast: Cast, version: ModelVersion) -> None:

@@ -103,6 +103,14 @@ def regions(replica_id: str, directory: Path) -> list[Path]:
     return list(SHARED_MEMORY.glob(f"{region_prefix(replica_id, directory)}*"))
 
 
+def rows_seen(runtime: ProcessRuntime) -> int:
+    """Rows that the replica says its Triton batched."""
+    status = runtime.status("abcde")
+    seen = status.batching_seen if status else None
+    assert seen is None or sum(s.rows * s.executions for s in seen.total.sizes) == seen.total.rows
+    return seen.total.rows if seen else 0
+
+
 # ---------------------------------------------------------------- one replica, again and again
 
 
@@ -117,6 +125,7 @@ def test_it_outlives_its_launcher_and_proves_that_triton_is_attached(
     lines = {x.number: x.text for x in read_logs(directory, after=0, limit=10_000)}
     assert all(lines[e.line or 0] == e.text for e in ready.evidence)
     assert infer(ready.address, [1, 2, 3]) == 200
+    wait_for(lambda: rows_seen(runtime) >= 1, timeout_s=20)
     assert (directory / "spec.json").stat().st_mode & 0o777 == 0o600
 
 

@@ -12,7 +12,9 @@ from portal.accounts.models import ADMINS, User
 from portal.endpoints import services
 from portal.endpoints.models import Endpoint, EndpointConfig, Event, ServedEntity
 from portal.endpoints.reading import TritonView, shown_config, triton_view
+from portal.endpoints.realised import realised_batching
 from portal.endpoints.states import PermissionLevel
+from serving.batching import Realised
 
 LEVEL_DESCRIPTIONS = {
     PermissionLevel.CAN_VIEW: "See the endpoint, its logs and its metrics.",
@@ -142,7 +144,7 @@ def _entity(entity: ServedEntity) -> dict[str, Any]:
         },
         "throughput_optimized": entity.throughput_optimized,
         "batching": entity.batching,
-        "triton": triton(triton_view(entity)),
+        "triton": {**triton(triton_view(entity)), "batching": batching(realised_batching(entity))},
     }
     # A size or numbers, never both: what is read is written back by typed clients.
     if entity.workload_size:
@@ -170,6 +172,24 @@ def triton(view: TritonView) -> dict[str, Any]:
             }
             for item in view.evidence
         ],
+    }
+
+
+def batching(found: Realised | None) -> dict[str, Any] | None:
+    """What was batched lately; None where Triton does not serve or has not said yet."""
+    if found is None:
+        return None
+    return {
+        "sentence": found.sentence,
+        "window_s": round(found.window_s, 1),
+        "rows": found.rows,
+        "batches": found.batches,
+        "mean_rows": round(found.mean_rows, 2),
+        "max_batch_size": found.max_batch_size,
+        "rows_per_s": round(found.rows_per_s, 2),
+        "queue_ms": round(found.queue_ms, 3),
+        "compute_ms": round(found.compute_ms, 3),
+        "distribution": [{"rows": size.rows, "batches": size.executions} for size in found.sizes],
     }
 
 

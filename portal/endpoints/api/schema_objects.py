@@ -204,6 +204,26 @@ class Evidence(serializers.Serializer[Any]):
     timestamp = serializers.IntegerField()
 
 
+class BatchSize(serializers.Serializer[Any]):
+    rows = serializers.IntegerField()
+    batches = serializers.IntegerField(help_text="Calls of the model with so many rows.")
+
+
+class RealisedBatching(serializers.Serializer[Any]):
+    """What Triton batched in the last minute; all since its start where that minute was quiet."""
+
+    sentence = serializers.CharField(help_text="The figures, read.")
+    window_s = serializers.FloatField()
+    rows = serializers.IntegerField()
+    batches = serializers.IntegerField(help_text="Calls of the model.")
+    mean_rows = serializers.FloatField(help_text="Rows a batch.")
+    max_batch_size = serializers.IntegerField()
+    rows_per_s = serializers.FloatField()
+    queue_ms = serializers.FloatField(help_text="Mean wait in Triton's queue.")
+    compute_ms = serializers.FloatField(help_text="Mean time of a batch in the model.")
+    distribution = BatchSize(many=True)
+
+
 class Triton(serializers.Serializer[Any]):
     """What is known about Triton, with its proof."""
 
@@ -211,6 +231,7 @@ class Triton(serializers.Serializer[Any]):
     reason_code = serializers.CharField()
     message = serializers.CharField()
     evidence = Evidence(many=True)
+    batching = RealisedBatching(allow_null=True)
 
 
 class EntityDeploymentState(serializers.Serializer[Any]):
