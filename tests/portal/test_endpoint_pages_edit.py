@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from typing import Any
 
 import pytest
 
-from portal.endpoints.models import Endpoint
+from portal.endpoints.models import BackendDecision, Endpoint, ServedEntity
 from portal.endpoints.states import ConfigUpdate
 from portal.previews.services import set_enabled
 from portal.registry.models import ModelVersion
@@ -106,20 +108,44 @@ def test_description_and_tags_need_no_deployment(cast: Cast, endpoint: Endpoint)
     assert endpoint.config_update == ConfigUpdate.NOT_UPDATING
 
 
-def test_edit_keeps_batching_that_an_api_call_set(cast: Cast, endpoint: Endpoint) -> None:
-    assert endpoint.active_config is not None
-    endpoint.active_config.entities.update(batching={"max_queue_size": 512})
+def test_edit_shows_batching_overrides_and_what_is_in_force_without_them(
+    cast: Cast, endpoint: Endpoint
+) -> None:
+    overrides = {"max_queue_size": 512, "preferred_batch_size": [4, 8]}
+    in_force = {
+        "max_batch_size": 32,
+        "max_queue_size": 512,
+        "sources": {"max_batch_size": "profile", "max_queue_size": "override"},
+    }
+    ServedEntity.objects.update(batching=overrides)
+    BackendDecision.objects.update(batching=in_force)
 
-    browser(cast.manager).post(
-        "/endpoints/detector/edit/", edited(**{"entity-0-max_batch_size": "8"})
-    )
+    page = page_of(browser(cast.manager).get("/endpoints/detector/edit/"))
 
+    assert 'name="entity-0-max_queue_size" value="512"' in page
+    assert 'name="entity-0-preferred_batch_size" value="4, 8"' in page
+    assert 'placeholder="automatic, now 32"' in page
+    assert "automatic, now 512" not in page
+
+
+def test_an_override_that_is_emptied_is_gone_and_the_call_says_so(
+    cast: Cast, endpoint: Endpoint
+) -> None:
+    ServedEntity.objects.update(batching={"max_batch_size": 8, "preferred_batch_size": []})
+    fields = edited(**{"entity-0-threads_per_instance": "2"})
+    client = browser(cast.manager)
+
+    summary = unescape(page_of(client.post("/endpoints/detector/edit/summary/", fields)))
+    client.post("/endpoints/detector/edit/", fields)
+
+    assert '"batching": {\n        "threads_per_instance": 2\n      }' in summary
+    changed = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", summary))
+    assert "Batching max_batch_size 8 automatic" in changed
+    assert "Batching preferred_batch_size none automatic" in changed
+    assert "Batching threads_per_instance automatic 2" in changed
     endpoint.refresh_from_db()
     assert endpoint.pending_config is not None
-    assert endpoint.pending_config.entities.get().batching == {
-        "max_queue_size": 512,
-        "max_batch_size": 8,
-    }
+    assert endpoint.pending_config.entities.get().batching == {"threads_per_instance": 2}
 
 
 def test_the_name_cannot_be_changed(cast: Cast, endpoint: Endpoint) -> None:

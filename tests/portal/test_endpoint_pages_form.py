@@ -145,6 +145,8 @@ def test_create_with_throughput_optimized(cast: Cast, version: ModelVersion) -> 
             "entity-0-env-1-name": "",
             "entity-0-env-1-value": "",
             "entity-0-max_batch_size": "16",
+            "entity-0-preferred_batch_size": "4,8 , 16",
+            "entity-0-max_queue_delay_microseconds": "",
             "tag-0-name": "team",
             "tag-0-value": "cv",
             "description": "Finds cars",
@@ -160,9 +162,31 @@ def test_create_with_throughput_optimized(cast: Cast, version: ModelVersion) -> 
     assert entity.throughput_optimized
     assert (entity.name, entity.workload_type) == ("detector-1", "GPU_SMALL")
     assert entity.environment_vars == {"LEVEL": "info"}
-    assert entity.batching == {"max_batch_size": 16}
+    assert entity.batching == {"max_batch_size": 16, "preferred_batch_size": [4, 8, 16]}
     assert endpoint.description == "Finds cars"
     assert [str(tag) for tag in endpoint.tags.all()] == ["team=cv"]
+
+
+BAD_BATCHING = {
+    "max_batch_size": ("0", "Give a whole number from 1 to 4096."),
+    "preferred_batch_size": ("8; 64", "Give at most 16 whole numbers from 1 to 4096."),
+    "max_queue_delay_microseconds": ("1.5", "Give a whole number from 0 to 10000000."),
+    "instance_count": ("17", "Give a whole number from 1 to 16."),
+    "max_queue_size": ("many", "Give a whole number from 1 to 100000."),
+    "threads_per_instance": ("-2", "Give a whole number from 1 to 256."),
+}
+
+
+def test_each_bad_batching_value_is_told_at_its_field(cast: Cast, version: ModelVersion) -> None:
+    bad = {f"entity-0-{key}": value for key, (value, _) in BAD_BATCHING.items()}
+    fields = with_fields(bad, {"entity-0-throughput_optimized": "on"})
+
+    answer = browser(cast.stranger).post("/endpoints/new/", fields)
+
+    assert answer.status_code == 400
+    errors = answer.context["errors"]
+    expected = {f"entity-0-{key}": message for key, (_, message) in BAD_BATCHING.items()}
+    assert {key: errors.get(key) for key in expected} == expected
 
 
 def test_create_from_an_alias_with_a_custom_range(cast: Cast, version: ModelVersion) -> None:

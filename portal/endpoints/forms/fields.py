@@ -14,13 +14,18 @@ from typing import Self
 
 from django.http import QueryDict
 
+from portal.endpoints.forms.batching import (
+    BATCHING_KEYS,
+    BatchingField,
+    automatic_values,
+    batching_fields,
+    typed,
+)
 from portal.endpoints.models import Endpoint, EndpointConfig, ServedEntity
 from portal.endpoints.services import default_name
 from serving.workloads import WORKLOAD_SIZES
 
 CUSTOM = "Custom"
-BATCHING_FIELDS = ("max_batch_size", "max_queue_delay_microseconds", "instance_count")
-"""Triton's own keys that the form offers; others that an API call set are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,7 @@ class EntityFields:
     environment: tuple[Row, ...] = ()
     batching: Mapping[str, str] = field(default_factory=dict)
     was_named: str = ""  # in the config that is being edited
-    kept_batching: Mapping[str, object] = field(default_factory=dict)  # set by an API call
+    automatic: Mapping[str, str] = field(default_factory=dict)  # batching in force of itself
 
     @property
     def prefix(self) -> str:
@@ -68,6 +73,11 @@ class EntityFields:
         if self.version.startswith("@"):
             return f"{default_name(self.model, '')}(version of {self.version})"
         return default_name(self.model, self.version)
+
+    @property
+    def batching_fields(self) -> tuple[BatchingField, ...]:
+        """The fields for batching."""
+        return batching_fields(self.batching, self.automatic)
 
     @property
     def has_advanced(self) -> bool:
@@ -94,7 +104,7 @@ class EntityFields:
             name=text("name"),
             traffic=text("traffic"),
             environment=_rows(data, f"entity-{number}-env"),
-            batching={key: text(key) for key in BATCHING_FIELDS},
+            batching={key: text(key) for key in BATCHING_KEYS},
             was_named=text("was_named"),
         )
 
@@ -118,9 +128,9 @@ class EntityFields:
                 Row(name=name, value=value)
                 for name, value in sorted(entity.environment_vars.items())
             ),
-            batching={key: str(entity.batching.get(key, "")) for key in BATCHING_FIELDS},
+            batching=typed(entity.batching),
             was_named=entity.name,
-            kept_batching={k: v for k, v in entity.batching.items() if k not in BATCHING_FIELDS},
+            automatic=automatic_values(entity),
         )
 
 

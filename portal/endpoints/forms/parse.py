@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from portal.endpoints.forms.batching import BATCHING_KEYS, read_batching
+from portal.endpoints.forms.batching import LABELS as BATCHING_LABELS
 from portal.endpoints.forms.fields import CUSTOM, EndpointFields, EntityFields, Row
 from portal.endpoints.inputs import EndpointInput, EntityInput
 from portal.endpoints.models import Endpoint
@@ -25,9 +27,7 @@ FIELDS = {
     "name": "name",
     "traffic_percentage": "traffic",
     "environment_vars": "environment",
-    "max_batch_size": "max_batch_size",
-    "max_queue_delay_microseconds": "max_queue_delay_microseconds",
-    "instance_count": "instance_count",
+    **{key: key for key in BATCHING_KEYS},
     "batching": "max_batch_size",
 }
 """The API's words to the form's."""
@@ -83,6 +83,10 @@ def _parse_entity(fields: EntityFields, errors: Errors, *, is_only: bool) -> Ent
         if _is_usable(row, field_id, variables, errors, "variable", "name"):
             variables[row.name] = row.value
     number = _Numbers(at, errors)
+    batching, problems = read_batching(fields.batching)
+    if fields.throughput_optimized:  # else its fields are not in sight
+        for key, message in problems.items():
+            errors.add(f"{at}-{key}", message)
     return EntityInput(
         entity_name=fields.model,
         entity_version=fields.version,
@@ -98,10 +102,7 @@ def _parse_entity(fields: EntityFields, errors: Errors, *, is_only: bool) -> Ent
         ),
         scale_to_zero_enabled=fields.scale_to_zero,
         environment_vars=variables,
-        batching={
-            **fields.kept_batching,
-            **{key: number(key, value) for key, value in fields.batching.items() if value},
-        },
+        batching=batching,
         traffic_percentage=100 if is_only else number("traffic", fields.traffic),
     )
 
@@ -218,9 +219,7 @@ def labels(fields: EndpointFields) -> Mapping[str, str]:
         "name": "Served entity name",
         "traffic": "Traffic %",
         "environment": "Environment variables",
-        "max_batch_size": "Largest batch",
-        "max_queue_delay_microseconds": "Longest queue delay",
-        "instance_count": "Model instances",
+        **BATCHING_LABELS,
     }
     many = len(fields.entities) > 1
     for entity in fields.entities:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from portal.endpoints.forms.batching import BATCHING_KEYS
 from portal.endpoints.forms.choices import EntityChoices, concurrency_of, replicas_of
 from portal.endpoints.forms.fields import CUSTOM, EndpointFields, EntityFields, Row
 from portal.endpoints.inputs import EndpointInput, EntityInput
@@ -78,7 +79,7 @@ def summarize(
     else:
         method = "PUT"
         path = f"/api/2.0/serving-endpoints/{before.name}/config"
-        body = config_body(wanted.entities)
+        body = config_body(wanted.entities, is_update=True)
     api_json = json.dumps(body, indent=2, ensure_ascii=False)
     return Summary(
         entities=tuple(_will_run(c, many=len(choices) > 1) for c in choices),
@@ -143,8 +144,11 @@ def create_body(wanted: EndpointInput) -> dict[str, Any]:
     return body
 
 
-def config_body(entities: Sequence[EntityInput]) -> dict[str, Any]:
-    """The body of `PUT /api/2.0/serving-endpoints/{name}/config`."""
+def config_body(entities: Sequence[EntityInput], *, is_update: bool = False) -> dict[str, Any]:
+    """The body of `PUT /api/2.0/serving-endpoints/{name}/config`.
+
+    In an update batching that is not said stays as it was, so that none is said too.
+    """
     is_routed = len(entities) > 1
     body: dict[str, Any] = {
         "served_entities": [
@@ -152,6 +156,9 @@ def config_body(entities: Sequence[EntityInput]) -> dict[str, Any]:
             for entity in entities
         ]
     }
+    if is_update:
+        for said, entity in zip(body["served_entities"], entities, strict=True):
+            said["batching"] = dict(entity.batching or {})
     if is_routed:
         body["traffic_config"] = {
             "routes": [
@@ -253,7 +260,9 @@ def _values(fields: EntityFields) -> dict[str, str]:
         "Name": fields.name or fields.default_name,
         "Traffic": f"{fields.traffic or '100'} %",
     }
-    values |= {f"Batching {key}": value for key, value in fields.batching.items() if value}
+    values |= {
+        f"Batching {key}": fields.batching.get(key, "") or "automatic" for key in BATCHING_KEYS
+    }
     return values | _row_values("Variable", fields.environment)
 
 

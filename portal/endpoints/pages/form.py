@@ -286,13 +286,13 @@ def _read(request: HttpRequest, editing: Editing) -> EndpointFields:
 
 
 def _continue(fields: EndpointFields, before: EndpointFields) -> EndpointFields:
-    """With what an edit keeps and the form does not show: the name, batching set by API calls."""
-    kept = {entity.was_named: entity.kept_batching for entity in before.entities}
+    """With what is not sent: the name, which stays, and what is in force of itself."""
+    automatic = {entity.was_named: entity.automatic for entity in before.entities}
     return replace(
         fields,
         name=before.name,
         entities=tuple(
-            replace(e, kept_batching=kept.get(e.was_named, {})) for e in fields.entities
+            replace(e, automatic=automatic.get(e.was_named, {})) for e in fields.entities
         ),
     )
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from django import template
 
+from portal.endpoints.forms.batching import BATCHING_KEYS
+
 register = template.Library()
 
 
@@ -24,5 +26,5 @@ def at(errors: Mapping[str, str], field_id: str) -> str:
 @register.filter
 def has_folded(errors: Mapping[str, str], prefix: str) -> bool:
     """Whether the folded part of a served entity holds an error."""
-    folded = ("-name", "-env", "-max_batch", "-max_queue", "-instance")
+    folded = ("-name", "-env", *(f"-{key}" for key in BATCHING_KEYS))
     return any(key.startswith(tuple(prefix + part for part in folded)) for key in errors)

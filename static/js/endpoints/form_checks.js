@@ -15,8 +15,14 @@ document.addEventListener("pointerdown", () => {
 
 function problem(field) {
   if (field.validity.valueMissing) return field.dataset.missing ?? "";
-  if (field.validity.patternMismatch) return field.dataset.mismatch ?? "";
+  if (field.validity.patternMismatch || isOutOfBounds(field)) return field.dataset.mismatch ?? "";
   return "";
+}
+
+// data-least and data-most bound every number in the field.
+function isOutOfBounds({ value, dataset }) {
+  if (dataset.most === undefined) return false;
+  return (value.match(/\d+/g) ?? []).some((each) => each < Number(dataset.least) || each > Number(dataset.most));
 }
 
 function show(field, message) {
