@@ -31,6 +31,7 @@ from portal.logs.reading import (
     newer_page,
     older_page,
     page_around,
+    page_at,
     search_last,
     search_newer,
     search_older,
@@ -43,6 +44,7 @@ from serving.permissions import Action
 
 AROUND = 25  # lines before and after a permalink's
 NO_SUCH_LOG = "There is no such log, or you may not see it."
+TEXT_SIZES = ("small", "normal", "large", "larger")
 MOVING_S = 3
 QUIET_S = 15
 
@@ -70,9 +72,16 @@ def logs(request: HttpRequest, name: str) -> HttpResponse:
         "newer": query.address(after=str(found.last)) if found.has_newer else "",
         "wraps": request.COOKIES.get("log_wrap") == "1",
         "times": request.COOKIES.get("log_times", ""),
+        "size": _size(request),
         **_triton(endpoint, query),
     }
     return render(request, "logs/logs.html", context, status=400 if problem else 200)
+
+
+def _size(request: HttpRequest) -> str:
+    """How large this reader likes the text."""
+    found = request.COOKIES.get("log_size", "")
+    return found if found in TEXT_SIZES else "normal"
 
 
 @require_GET
@@ -234,6 +243,8 @@ def _page(source: Source, query: LogQuery) -> Page:
     feeds, wanted = source.feeds, query.filter
     if query.line and query.choice.replica and query.before is query.after is None:
         return _marked(page_around(feeds[0], query.line, AROUND), wanted)
+    if query.at is not None and query.before is query.after is None:
+        return _marked(page_at(feeds, query.at, query.limit // 2), wanted)
     if not wanted or (query.mode == "highlight" and not wanted.levels):
         return _marked(_plain_page(source, query), wanted)
     if query.before is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from urllib.parse import urlencode
 
 from django.http import QueryDict
@@ -22,6 +23,7 @@ class LogQuery:
         line: Of `choice.replica`, 0 for none; `line_to` is the end of a range.
         before: Read the lines before it.
         after: Read the lines after it.
+        at: Read the lines around this time, seconds since 1970.
         mode: "only" leaves out what does not match the text, "highlight" marks what does.
     """
 
@@ -30,6 +32,7 @@ class LogQuery:
     line_to: int = 0
     before: Cursor | None = None
     after: Cursor | None = None
+    at: float | None = None
     limit: int = PAGE_LINES
     filter: Filter = field(default_factory=Filter)
     pattern: str = ""  # as asked, also where it is no good
@@ -50,12 +53,20 @@ class LogQuery:
             line_to=line_to,
             before=_cursor(data.get("before"), problems),
             after=_cursor(data.get("after"), problems),
+            at=_time(data.get("at", ""), problems),
             limit=_limit(data.get("limit", "")),
             filter=_filter(data, problems),
             pattern=data.get("q", ""),
             mode="highlight" if data.get("mode") == "highlight" else "only",
             problem=" ".join(problems),
         )
+
+    @property
+    def at_text(self) -> str:
+        """`at` as a form's field takes it, UTC; empty without one."""
+        if self.at is None:
+            return ""
+        return f"{datetime.fromtimestamp(self.at, UTC):%Y-%m-%dT%H:%M:%S}"
 
     def address(self, **more: str) -> str:
         """The query string for the same source and filter, with other parameters added."""
@@ -90,6 +101,18 @@ def _cursor(text: str | None, problems: list[str]) -> Cursor | None:
         return Cursor.parse(text)
     except BadCursor as exc:
         problems.append(str(exc))
+        return None
+
+
+def _time(text: str, problems: list[str]) -> float | None:
+    """A time of day and date in ISO 8601; UTC where it does not say its zone."""
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        problems.append(f"{text[:40]} is not a time. Give one such as 2026-01-31T14:05:00.")
         return None
 
 

@@ -120,6 +120,39 @@ def page_around(feed: Feed, number: int, lines_around: int = 25) -> Page:
     )
 
 
+def page_at(feeds: Sequence[Feed], at: float, lines_around: int) -> Page:
+    """Up to so many lines before a time, and as many from it on."""
+    places = {feed.key: _number_at(feed, at) for feed in feeds}
+    before = older_page(feeds, Cursor(places), lines_around)
+    after = newer_page(
+        feeds, Cursor({key: number - 1 for key, number in places.items()}), lines_around
+    )
+    return Page(
+        rows=[*before.rows, *after.rows],
+        first=before.first,
+        last=after.last,
+        has_older=before.has_older,
+        has_newer=after.has_newer,
+        looked=before.looked + after.looked,
+        looked_to=before.looked_to or after.looked_to,
+    )
+
+
+def _number_at(feed: Feed, at: float) -> int:
+    """The number of the feed's first line that is not older than `at`, by halving."""
+    oldest = feed.after(0, 1)
+    low = oldest[0].number if oldest else 1
+    high = feed.last_number() + 1
+    while low < high:
+        middle = (low + high) // 2
+        line = feed.after(middle - 1, 1)
+        if line and line[0].at < at:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 def search_older(feeds: Sequence[Feed], before: Cursor, wanted: Filter, limit: int) -> Page:
     """About `limit` wanted rows before the cursor, found backwards within this module's limits."""
     return _search(lambda at: older_page(feeds, at, MAX_PAGE_LINES), before, wanted, limit, -1)

@@ -75,6 +75,11 @@ class Source:
     notices: dict[str, str]
     poll_s: float = 0.2
 
+    @property
+    def has_times(self) -> bool:
+        """Whether its lines tell when they were written; those of a build log do not."""
+        return not self.choice.log
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:

@@ -13,14 +13,18 @@ from playwright.sync_api import Locator, Page, expect
 from serving.replica.log_store import LogStore
 from tests.browser.conftest import Tab
 from tests.support.log_site import PASSWORD, USERNAME, LogSite
-from tests.support.logs import TRITON_START
+from tests.support.logs import TRITON_START, write_timed
 
 BIG_LINES = 25_000
+START = 1_700_000_000  # 2023-11-14 22:13:20 UTC
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[LogSite]:
-    """The portal in another process; g7zw9 has a short log, x0k2p grows, old11 is long."""
+    """The portal in another process.
+
+    g7zw9 has a short log, x0k2p grows, old11 is long, hours has a line a second.
+    """
     with tempfile.TemporaryDirectory(prefix="shoal-log-site-") as folder:
         found = LogSite(Path(folder))
         found.start()
@@ -33,6 +37,7 @@ def site() -> Iterator[LogSite]:
         long.append("server", ["INFO: the needle"])
         for start in range(0, BIG_LINES, 1000):
             long.append("server", [f"INFO: hay {n}" for n in range(start, start + 1000)])
+        write_timed(found.folder / "replicas" / "hours", [START + n for n in range(4000)])
         yield found
         found.stop()
 
@@ -287,6 +292,46 @@ def test_times_can_be_local_or_off(log: Tab, site: LogSite) -> None:
     page.get_by_text("Off", exact=True).click()
 
     expect(page.locator(".log-time").first).to_be_hidden()
+
+
+def test_a_time_is_gone_to_by_keyboard_and_stays_in_the_address(log: Tab, site: LogSite) -> None:
+    page = open_log(log, site, "replica=hours")
+    page.locator("[data-scroller]").focus()
+    page.keyboard.press("t")
+    field = page.get_by_label(re.compile("Time, UTC"))
+    expect(field).to_be_focused()
+
+    field.fill("2023-11-14T22:40:00")
+    page.keyboard.press("Enter")
+
+    expect(page.locator("[data-current]")).to_contain_text(f"at {START + 1600}")
+    expect(page.locator("[data-scroller]")).to_be_focused()
+    assert is_in_sight(page, f"at {START + 1600}")
+    assert page.url.endswith("?replica=hours&at=2023-11-14T22%3A40%3A00")
+    page.reload()
+    expect(page.locator("[data-current]")).to_contain_text(f"at {START + 1600}")
+    page.get_by_role("button", name="Jump to latest").click()
+    expect(row(page, f"at {START + 3999}")).to_be_visible()
+    assert "at=" not in page.url
+    assert log.complaints == []
+
+
+def test_the_text_grows_and_shrinks_and_is_remembered(log: Tab, site: LogSite) -> None:
+    page = open_log(log, site, "replica=g7zw9")
+    size = "parseFloat(getComputedStyle(document.querySelector('[data-scroller]')).fontSize)"
+    normal = page.evaluate(size)
+    page.locator("[data-scroller]").focus()
+
+    page.keyboard.press("+")
+    page.keyboard.press("+")
+    page.keyboard.press("+")  # there is no larger one
+    largest = page.evaluate(size)
+    page.reload()
+    remembered = page.evaluate(size)
+    page.get_by_text("View", exact=True).click()
+    page.get_by_text("Small", exact=True).click()
+
+    assert largest == remembered > normal > page.evaluate(size)
 
 
 def test_a_match_can_be_shown_in_context(log: Tab, site: LogSite) -> None:

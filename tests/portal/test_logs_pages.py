@@ -16,7 +16,7 @@ from portal.logs.services import service_log_text
 from portal.rest import ResourceDoesNotExist
 from serving.spec import Backend
 from tests.support.factories import ReplicaFactory, UserFactory, live_endpoint, make_cast
-from tests.support.logs import TRITON_START, write_lines, write_log
+from tests.support.logs import TRITON_START, write_lines, write_log, write_timed
 
 pytestmark = pytest.mark.django_db
 
@@ -245,7 +245,18 @@ def test_a_search_finds_what_the_first_page_does_not_hold(reader: Client, replic
     assert found["looked"] == 3001
 
 
-@pytest.mark.parametrize("query", ["q=(&regex=1", "before=x", "q=(a%2B)%2B%24&regex=1"])
+def test_a_time_in_the_address_leads_to_its_lines(reader: Client, replica: Replica) -> None:
+    write_timed(replica.directory, [1_700_000_000.0 + n for n in range(600)])
+
+    found = texts(page(reader, "at=2023-11-14T22:18:20&limit=4"))  # 300 s later, in UTC
+    same = lines(reader, "at=2023-11-14T23:18:20%2B01:00&limit=4")
+
+    assert found == [f"INFO: at 1700000{n}" for n in (298, 299, 300, 301)]
+    assert [line["t"] for line in same["lines"]] == found
+    assert (same["has_older"], same["has_newer"], same["behind"]) == (True, True, 298)
+
+
+@pytest.mark.parametrize("query", ["q=(&regex=1", "before=x", "at=soon", "q=(a%2B)%2B%24&regex=1"])
 def test_bad_questions_are_told(reader: Client, replica: Replica, query: str) -> None:
     write_lines(replica.directory, 1, "a" * 40 + "!")
 

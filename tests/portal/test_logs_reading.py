@@ -18,12 +18,13 @@ from portal.logs.reading import (
     newer_page,
     older_page,
     page_around,
+    page_at,
     search_last,
     search_newer,
     search_older,
 )
 from serving.replica.log_store import LogStore
-from tests.support.logs import TRITON_START, write_lines, write_log
+from tests.support.logs import TRITON_START, write_lines, write_log, write_timed
 
 Places = list[tuple[str, int]]
 
@@ -128,6 +129,34 @@ def test_a_permalink_to_a_line_that_rotation_took_shows_the_nearest() -> None:
     assert page.rows
     assert page.rows[0].number > 3
     assert not page.has_older
+
+
+def test_a_time_is_found_in_every_replica(feed: ReplicaFeed) -> None:
+    other = make_feed(f"read{next(COUNTER)}")
+    write_timed(feed.replica.directory, [1000.0 + n for n in range(400)], first=501)
+    write_timed(other.replica.directory, [1000.5 + 10 * n for n in range(40)])
+
+    page = page_at([feed, other], 1200.0, 5)
+
+    older, newer = (
+        [1195.0, 1196.0, 1197.0, 1198.0, 1199.0],
+        [1200.0, 1200.5, 1201.0, 1202.0, 1203.0],
+    )
+    assert [row.at for row in page.rows] == older + newer
+    assert older_page([feed, other], page.first, 1).rows[0].at == 1194.0
+    assert newer_page([feed, other], page.last, 1).rows[0].at == 1204.0
+
+
+@pytest.mark.parametrize(("at", "expected"), [(0.0, 1000.0), (9e9, 1099.0)])
+def test_a_time_before_or_after_all_lines_gives_the_nearest(
+    feed: ReplicaFeed, at: float, expected: float
+) -> None:
+    write_timed(feed.replica.directory, [1000.0 + n for n in range(100)], first=7)
+
+    page = page_at([feed], at, 5)
+
+    assert expected in [row.at for row in page.rows]
+    assert len(page.rows) == 5
 
 
 def test_levels_know_the_lines_before_the_page(feed: ReplicaFeed) -> None:

@@ -92,7 +92,7 @@ class LogSite:
 
 
 def make_rows() -> list[str]:
-    """One user, one endpoint with two live replicas and one that stopped; gives their ids."""
+    """One user, one endpoint with two live replicas and two that stopped; gives their ids."""
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
@@ -106,9 +106,10 @@ def make_rows() -> list[str]:
     Replica.objects.update(public_id="g7zw9")
     both = {"entity": first.entity, "deployment": first.deployment}
     ReplicaFactory(public_id="x0k2p", proven=True, **both)
-    ReplicaFactory(
-        public_id="old11", state=ReplicaState.STOPPED, exit_code=0, is_wanted=False, **both
-    )
+    for ended in ("old11", "hours"):
+        ReplicaFactory(
+            public_id=ended, state=ReplicaState.STOPPED, exit_code=0, is_wanted=False, **both
+        )
     return list(Replica.objects.values_list("public_id", flat=True))
 
 

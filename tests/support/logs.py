@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from serving.replica.log_format import SERVER, SHOAL
+from serving.replica.log_format import SERVER, SHOAL, encode, logs_directory, segment_path
 from serving.replica.log_store import LogStore
+from serving.spec import LogLine
 
 TRITON_START = [
     (SHOAL, "Triton Inference Server 2.51.0 starts for model main.default.model0 version 1."),
@@ -45,3 +46,14 @@ def write_lines(directory: Path, count: int, text: str = "line {}") -> LogStore:
     store = LogStore(directory)
     store.append(SERVER, [text.format(number) for number in range(1, count + 1)])
     return store
+
+
+def write_timed(directory: Path, times: Sequence[float], first: int = 1) -> None:
+    """Write a line "at <time>" for each of `times` as if it had been written then."""
+    logs = logs_directory(directory)
+    logs.mkdir(parents=True, exist_ok=True)
+    lines = [
+        LogLine(number=number, at=at, source=SERVER, text=f"INFO: at {at:.0f}")
+        for number, at in enumerate(times, start=first)
+    ]
+    segment_path(logs, first).write_bytes(b"".join(map(encode, lines)))

@@ -14,13 +14,27 @@ export class Loader {
     this.live = new Live(root, parts);
   }
 
-  async begin(range) {
+  async begin(range, at) {
+    if (!range && at !== null) return this.toTime(at);
     this.follow.isOn = range === null;
     await this.#replace(range ? { line: String(range.from) } : {});
     if (!range) return;
     const line = this.store.lines.find((each) => each.n >= range.from) ?? this.store.lines.at(-1);
     if (line && line.n !== range.from) this.edges.note(`Line ${range.from} is no longer kept; this is the nearest.`);
     if (line) this.view.goTo(line);
+  }
+
+  // The first line in the page that is not older; gives it.
+  async toTime(at) {
+    this.follow.pause();
+    await this.#replace({ at: new Date(at).toISOString() });
+    const lines = this.view.shown;
+    const line = lines.find((each) => each.at >= at) ?? lines.at(-1);
+    if (!line) return null;
+    if (line.at < at) this.edges.note("No line is that new; this is the last one.");
+    else this.edges.note(line === lines[0] && !this.store.hasOlder ? "The log does not go back further; this is its first line." : "");
+    this.view.goTo(line);
+    return line;
   }
 
   latest() {

@@ -1,4 +1,4 @@
-// How this reader likes logs: wrapped or not, which times. Kept in cookies, so that the first byte is right.
+// How this reader likes logs: wrapped or not, which times, how large. Kept in cookies, so that the first byte is right.
 
 const YEAR_S = 365 * 24 * 3600;
 
@@ -16,11 +16,24 @@ export class Taste {
     this.wrap.checked = scroller.classList.contains("log-wraps");
     for (const box of this.times) box.checked = box.value === this.timeStyle;
     this.wrap.addEventListener("change", () => this.#setWrap());
-    for (const box of this.times) {
+    this.sizes = [...panel.querySelectorAll("[name=size]")];
+    for (const box of this.sizes) box.checked = box.value === scroller.dataset.size;
+    this.#bind(this.times, "times", "log_times");
+    this.#bind(this.sizes, "size", "log_size");
+  }
+
+  // One step larger or smaller.
+  resize(step) {
+    const at = this.sizes.findIndex((box) => box.checked);
+    this.sizes[at + step]?.click();
+  }
+
+  #bind(boxes, name, cookie) {
+    for (const box of boxes) {
       box.addEventListener("change", () => {
-        scroller.dataset.times = box.value;
-        keep("log_times", box.value);
-        onChange();
+        this.scroller.dataset[name] = box.value;
+        keep(cookie, box.value);
+        this.onChange();
       });
     }
   }

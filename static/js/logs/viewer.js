@@ -4,10 +4,12 @@ import { LinesApi } from "./api.js";
 import { Edges } from "./edges.js";
 import { FilterForm, makeFilter } from "./filter.js";
 import { Follow } from "./follow.js";
+import { Jump } from "./jump.js";
 import { bindKeys } from "./keys.js";
 import { Loader } from "./loader.js";
 import { Marks } from "./marks.js";
 import { asText } from "./rows.js";
+import { makeSteps } from "./steps.js";
 import { Store } from "./store.js";
 import { Taste } from "./taste.js";
 import { View } from "./view.js";
@@ -24,10 +26,25 @@ function start(root) {
   const edges = new Edges(root, store, view);
   const follow = new Follow(root, view, store, {
     toLatest: () => loader.latest(),
-    onResume: () => { if (marks.range) marks.clear(); },
+    onResume: () => {
+      if (!marks.range && jump.at === null) return;
+      jump.clear();
+      marks.clear();
+    },
   });
   edges.onMove = () => follow.stick();
   const loader = new Loader(root, { api, store, view, form, follow, edges, taste, onDraw: tellFound });
+
+  const jump = new Jump(root, {
+    isLocal: () => taste.timeStyle === "local",
+    here: () => (view.window.top?.line ?? store.lines.at(-1))?.at,
+    go: async (at) => {
+      marks.clear();
+      const line = await loader.toTime(at);
+      if (line) announce(`Line ${line.n} of ${line.k}`);
+      scroller.focus({ preventScroll: true });
+    },
+  });
 
   function applyFilter() {
     const filter = makeFilter(form.read());
@@ -61,7 +78,7 @@ function start(root) {
 
   function tellAddress() {
     const source = Object.fromEntries(new URLSearchParams(root.dataset.source));
-    const place = new URLSearchParams({ ...(marks.range ? {} : source), ...marks.parameters });
+    const place = new URLSearchParams({ ...(marks.range ? marks.parameters : { ...source, ...jump.parameters }) });
     const query = new URLSearchParams([...place, ...form.parameters()]);
     history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
   }
@@ -100,34 +117,21 @@ function start(root) {
     marks.take(number.closest(".log-row").line, event.shiftKey);
   });
 
-  const go = (lines, direction) => {
-    follow.pause();
-    tellFound(view.step(lines, direction));
-  };
-  const stepError = (direction) => {
-    const lines = view.errors();
-    if (!lines.length) announce("No errors among the lines in the page");
-    else go(lines, direction);
-  };
-  // The line that was stepped to, else the first in sight.
-  const markHere = (isExtended) => {
-    const line = view.current ?? view.window.top?.line;
-    if (!line || line.k === "build") return;
-    follow.pause();
-    marks.take(line, isExtended);
-    announce(`Line ${line.n} of ${line.k} marked; the address leads to it`);
-  };
-  find("[data-next]").addEventListener("click", () => go(view.hits(), 1));
-  find("[data-previous]").addEventListener("click", () => go(view.hits(), -1));
+  const step = makeSteps({ view, follow, marks, tellFound });
+  find("[data-next]").addEventListener("click", () => step.match(1));
+  find("[data-previous]").addEventListener("click", () => step.match(-1));
   bindKeys({
     f: () => follow.toggle(),
+    t: () => jump.open(),
     w: () => taste.toggleWrap(),
-    n: () => go(view.hits(), 1),
-    N: () => go(view.hits(), -1),
-    l: () => markHere(false),
-    L: () => markHere(true),
-    "[": () => stepError(-1),
-    "]": () => stepError(1),
+    "+": () => taste.resize(1),
+    "-": () => taste.resize(-1),
+    n: () => step.match(1),
+    N: () => step.match(-1),
+    l: () => step.mark(false),
+    L: () => step.mark(true),
+    "[": () => step.error(-1),
+    "]": () => step.error(1),
   });
 
   for (const part of root.querySelectorAll("[data-script-only], [data-follow], [data-log-state]")) part.hidden = false;
@@ -135,7 +139,7 @@ function start(root) {
   view.filter = makeFilter(form.read());
   form.tellProblem(view.filter.problem);
   tellCopy();
-  loader.begin(marks.range);
+  loader.begin(marks.range, jump.at);
 }
 
 const root = document.querySelector("[data-log]");
