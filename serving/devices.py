@@ -45,6 +45,25 @@ def accelerator(setting: str) -> DeviceKind:
     return find_devices(setting)[0].kind
 
 
+def device_key(device: Device, *, cores: int) -> str:
+    """Give what measurements on the device hold for: its kind, and the GPU's name or the cores."""
+    if device.kind is DeviceKind.CUDA:
+        names = _gpu_names()
+        index = device.indices[0] if device.indices else 0
+        return f"{device.kind}:{names[index] if index < len(names) else 'GPU'}"
+    return f"{device.kind}:{cores} core{'' if cores == 1 else 's'}"
+
+
+@cache
+def _gpu_names() -> tuple[str, ...]:
+    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    return tuple(line.strip() for line in done.stdout.splitlines())
+
+
 @cache
 def _gpu_indices() -> tuple[int, ...]:
     """Ask once: GPUs do not come and go while a machine runs."""

@@ -30,6 +30,7 @@ class Action(StrEnum):
     UPDATE_DESCRIPTION = "update_description"
     UPDATE_TAGS = "update_tags"
     UPDATE_NOTIFICATIONS = "update_notifications"
+    MEASURE_AGAIN = "measure_again"  # drop a profile, so that the next deployment measures
     UPDATE_LIMITS = "update_limits"  # rate limits and the rest of the AI gateway
     RETRY = "retry"
     CANCEL = "cancel"
@@ -49,6 +50,7 @@ LEAST_LEVEL: Mapping[Action, Level] = {
     Action.UPDATE_DESCRIPTION: Level.CAN_MANAGE,
     Action.UPDATE_TAGS: Level.CAN_MANAGE,
     Action.UPDATE_NOTIFICATIONS: Level.CAN_MANAGE,
+    Action.MEASURE_AGAIN: Level.CAN_MANAGE,
     Action.UPDATE_LIMITS: Level.CAN_MANAGE,
     Action.RETRY: Level.CAN_MANAGE,
     Action.CANCEL: Level.CAN_MANAGE,

@@ -25,6 +25,7 @@ class Action(TextChoices):
     ENDPOINT_CREATE = "endpoint.create", "Create endpoint"
     ENDPOINT_UPDATE = "endpoint.update", "Update endpoint config"
     ENDPOINT_CHANGE = "endpoint.change", "Change endpoint settings"
+    ENDPOINT_MEASURE = "endpoint.measure", "Ask for new measurements"
     ENDPOINT_RETRY = "endpoint.retry", "Deploy endpoint again"
     ENDPOINT_CANCEL = "endpoint.cancel", "Cancel endpoint update"
     ENDPOINT_STOP = "endpoint.stop", "Stop endpoint"

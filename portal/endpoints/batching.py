@@ -1,4 +1,4 @@
-"""Which batching a deployment puts in force: defaults from the input example, then overrides.
+"""Which batching a deployment puts in force: overrides, then a profile, then defaults.
 
 Pure, but for the one function that reads the node's facts.
 """
@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from portal.endpoints.models import ServedEntity
 from serving.spec import Backend, Batching
+from serving.tuning.policy import queue_size, rows_that_fit, threads_for
+from serving.tuning.profile import Profile
+from serving.tuning.usage import free_shared_memory_bytes
 from serving.workloads import WORKLOAD_TYPES
 
 DEFAULT_MAX_BATCH_SIZE = 32
-# Shared memory per instance is about 1.2 x rows x (input + output bytes a row), and twice that
-# while a model is loaded anew; a fifth of what is free leaves room for other replicas.
-SHARE_OF_SHARED_MEMORY = 5
-BYTES_A_ROW_FACTOR = 2.4
-FULL_BATCHES_QUEUED = 8
+OVERRIDDEN = "Set on the served entity."
+FOLLOWS = "Follows from the other settings."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,47 +32,80 @@ class NodeFacts:
 
 def node_facts() -> NodeFacts:
     """This node's cores and free shared memory."""
-    try:
-        shm = os.statvfs("/dev/shm")  # noqa: S108 - the kernel's shared memory, not a file of ours
-        free = shm.f_bavail * shm.f_frsize
-    except OSError:
-        free = 64 * 2**20
-    return NodeFacts(cores=len(os.sched_getaffinity(0)), shared_memory_bytes=free)
+    return NodeFacts(
+        cores=len(os.sched_getaffinity(0)), shared_memory_bytes=free_shared_memory_bytes()
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A batching, and a sentence for each of its fields."""
+
+    batching: Batching
+    reasons: dict[str, str]
 
 
 def plan_batching(
-    example: Mapping[str, Any] | None, overrides: Mapping[str, Any], facts: NodeFacts
-) -> Batching:
+    example: Mapping[str, Any] | None,
+    overrides: Mapping[str, Any],
+    facts: NodeFacts,
+    profile: Profile | None = None,
+    *,
+    why_default: str = "",
+) -> Plan:
     """The batching for a model with this input example (a serving request body).
 
-    Overrides always win; what they leave open follows from them and from the node.
+    Overrides always win; what they leave open follows from the profile, else from defaults.
+
+    Args:
+        example: None: the model has none.
+        overrides: By the field's name, as the user set them.
+        facts: What bounds defaults.
+        profile: The model's measurements on the device.
+        why_default: Why there is no profile, as a sentence.
     """
-    values: dict[str, Any] = {
-        "max_batch_size": _default_batch_size(example, facts),
-        "max_queue_delay_microseconds": 0,
-        "preferred_batch_size": (),
-        "instance_count": 1,
-    }
-    values |= {key: value for key, value in overrides.items() if value is not None}
+    given = {key: value for key, value in overrides.items() if value is not None}
+    found: dict[str, tuple[Any, str, str]] = {}  # value, source, reason
+
+    def settle(key: str, default: Any, *, follows: bool) -> Any:
+        """Override, profile or default; what follows from an override is not the profile's."""
+        if key in given:
+            found[key] = (given[key], "override", OVERRIDDEN)
+        elif profile is not None and not follows:
+            reason = profile.reasons.get(key, "")
+            found[key] = (getattr(profile.chosen, key), "profile", reason)
+        else:
+            found[key] = (default, "default", FOLLOWS if follows else why_default)
+        return found[key][0]
+
+    size = settle("max_batch_size", _default_batch_size(example, facts), follows=False)
+    settle("max_queue_delay_microseconds", 0, follows=False)
+    settle("preferred_batch_size", (), follows=False)
+    instances = settle("instance_count", 1, follows=False)
+    settle("max_queue_size", queue_size(size), follows="max_batch_size" in given)
+    threads = threads_for(facts.cores, instances)
+    settle("threads_per_instance", threads, follows="instance_count" in given)
+    values = {key: value for key, (value, _, _) in found.items()}
     values["preferred_batch_size"] = tuple(
-        size for size in values["preferred_batch_size"] if size <= values["max_batch_size"]
+        preferred for preferred in values["preferred_batch_size"] if preferred <= size
     )
-    values.setdefault("max_queue_size", max(256, FULL_BATCHES_QUEUED * values["max_batch_size"]))
-    # Half of the cores stay with the gateway and Triton: threads of one model wait for each other
-    # at barriers, and one that lacks a core holds up all.
-    share = facts.cores // (2 * values["instance_count"])
-    values.setdefault("threads_per_instance", max(1, share))
-    sources = {key: "override" if key in overrides else "default" for key in values}
-    return Batching(**values, sources=sources)
+    sources = {key: source for key, (_, source, _) in found.items()}
+    return Plan(
+        batching=Batching(**values, sources=sources),
+        reasons={key: reason for key, (_, _, reason) in found.items()},
+    )
+
+
+def batching_to_json(batching: Batching) -> dict[str, Any]:
+    """How a batching is kept in a row; `routes.batching_of` reads it."""
+    return {**asdict(batching), "sources": dict(batching.sources)}
 
 
 def _default_batch_size(example: Mapping[str, Any] | None, facts: NodeFacts) -> int:
     row = row_bytes(example)
     if not row:
         return DEFAULT_MAX_BATCH_SIZE
-    room = facts.shared_memory_bytes / SHARE_OF_SHARED_MEMORY
-    fits = int(room / (row * BYTES_A_ROW_FACTOR))
-    return max(1, min(DEFAULT_MAX_BATCH_SIZE, fits))
+    return min(DEFAULT_MAX_BATCH_SIZE, rows_that_fit(facts.shared_memory_bytes, row))
 
 
 def row_bytes(example: Mapping[str, Any] | None) -> int:

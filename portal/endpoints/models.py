@@ -19,6 +19,7 @@ from portal.endpoints.states import (
     EntityState,
     PermissionLevel,
     Ready,
+    ReplicaPurpose,
     ReplicaState,
     StepName,
     StepState,
@@ -285,6 +286,24 @@ class DeploymentStep(models.Model):
         return self.get_name_display()
 
 
+class Profile(models.Model):
+    """The measurements of a model version on one device; deployments share it."""
+
+    model_version = models.ForeignKey(ModelVersion, models.CASCADE, related_name="profiles")
+    device_key = models.CharField(max_length=120)  # "cpu-emulation:2 cores", "cuda:NVIDIA H200"
+    data = models.JSONField()  # serving.tuning.profile.Profile
+    is_outdated = models.BooleanField(default=False)  # the next deployment measures again
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint("model_version", "device_key", name="one_profile_a_device")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model_version} on {self.device_key}"
+
+
 class BackendDecision(models.Model):
     """Which backend a deployment chose for a served entity, and why; kept for each deployment."""
 
@@ -295,6 +314,9 @@ class BackendDecision(models.Model):
     message = models.TextField()
     rules = models.JSONField(default=list)  # each rule's outcome, as shown in the form
     batching = models.JSONField(default=dict)  # serving.spec.Batching in force
+    batching_reasons = models.JSONField(default=dict)  # a sentence for each of its fields
+    profile = models.ForeignKey(Profile, null=True, on_delete=models.SET_NULL, related_name="+")
+    profiling = models.JSONField(default=dict)  # serving.tuning.policy.Progress while measuring
     decided_at = models.DateTimeField(auto_now=True)
 
     class Meta:
@@ -314,6 +336,10 @@ class Replica(models.Model):
     deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="replicas")
     backend = models.CharField(max_length=16)  # serving.spec.Backend
     device = models.CharField(max_length=32)  # "cpu", "cpu-emulation", "cuda:0"
+    purpose = models.CharField(
+        max_length=16, choices=ReplicaPurpose.choices, default=ReplicaPurpose.SERVE
+    )
+    batching = models.JSONField(default=dict)  # of one that is measured; others: their decision's
     is_wanted = models.BooleanField(default=True)  # False: to be drained and stopped
     launched_at = models.DateTimeField(null=True)  # claimed by whoever launches it
     state = models.CharField(

@@ -79,12 +79,23 @@ class TritonView:
     evidence: list[EvidenceView]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchingField:
+    """A batching value in force, where it came from ("override", "profile", "default"), and why."""
+
+    key: str
+    value: int | list[int]
+    source: str
+    reason: str
+
+
 def with_everything(endpoints: QuerySet[Endpoint]) -> QuerySet[Endpoint]:
     """`endpoints` with all that lists and the API show, in a fixed number of queries."""
     entities = ServedEntity.objects.select_related(
         "model_version__model", "creator", "config__endpoint"
     ).prefetch_related(
-        Prefetch("decisions", BackendDecision.objects.select_related("deployment")), "replicas"
+        Prefetch("decisions", BackendDecision.objects.select_related("deployment")),
+        "replicas",
     )
     return endpoints.select_related(
         "creator", "changed_by", "active_config", "pending_config"
@@ -177,6 +188,24 @@ def _silent_entity(endpoint: Endpoint) -> ServedEntity | None:
         if not any(replica.state == ReplicaState.READY for replica in live_replicas(entity)):
             return entity
     return None
+
+
+def batching_in_force(entity: ServedEntity) -> list[BatchingField]:
+    """What the newest deployment put in force; empty unless it chose Triton."""
+    decision = latest_decision(entity)
+    if decision is None or decision.backend != Backend.TRITON:
+        return []
+    sources = decision.batching.get("sources", {})
+    return [
+        BatchingField(
+            key=key,
+            value=value,
+            source=sources.get(key, "default"),
+            reason=decision.batching_reasons.get(key, ""),
+        )
+        for key, value in decision.batching.items()
+        if key != "sources"
+    ]
 
 
 def triton_view(entity: ServedEntity) -> TritonView:

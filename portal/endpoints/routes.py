@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
@@ -14,6 +16,7 @@ from portal.endpoints.models import BackendDecision, Endpoint, Replica, ServedEn
 from portal.endpoints.states import (
     ConfigUpdate,
     PermissionLevel,
+    ReplicaPurpose,
     ReplicaState,
 )
 from serving.spec import (
@@ -130,7 +133,7 @@ def _entity(entity: ServedEntity) -> RouteEntity:
 
 def _takes_requests(replica: Replica) -> bool:
     """Ready, or about to be again: a restarted server keeps its address, so callers may wait."""
-    if not replica.is_wanted or not replica.address:
+    if not replica.is_wanted or not replica.address or replica.purpose != ReplicaPurpose.SERVE:
         return False
     is_back_soon = replica.state == ReplicaState.STARTING and replica.ready_at is not None
     return replica.state == ReplicaState.READY or is_back_soon
@@ -143,7 +146,12 @@ def latest_decision(entity: ServedEntity) -> BackendDecision | None:
 
 def batching_of(decision: BackendDecision | None) -> Batching:
     """The batching that a decision put in force."""
-    kept = dict(decision.batching) if decision else {}
+    return batching_from_json(decision.batching if decision else {})
+
+
+def batching_from_json(given: Mapping[str, Any]) -> Batching:
+    """A batching as a row keeps it."""
+    kept = dict(given)
     if "preferred_batch_size" in kept:
         kept["preferred_batch_size"] = tuple(kept["preferred_batch_size"])
     return Batching(**kept)

@@ -12,7 +12,7 @@ from django.conf import settings
 
 from portal.endpoints.batching import max_in_flight
 from portal.endpoints.models import Replica
-from portal.endpoints.routes import batching_of
+from portal.endpoints.routes import batching_from_json, batching_of
 from portal.secrets.services import SecretUnavailable, resolve_all
 from serving.devices import find_devices
 from serving.errors import LaunchError
@@ -93,7 +93,11 @@ def launch(replica: Replica, *, environment: PythonEnvironment, model_directory:
         raise LaunchError(exc.message) from exc
     version = entity.model_version
     backend = Backend(replica.backend)
-    batching = batching_of(entity.decisions.filter(deployment=replica.deployment).first())
+    batching = (
+        batching_from_json(replica.batching)
+        if replica.batching
+        else batching_of(entity.decisions.filter(deployment=replica.deployment).first())
+    )
     runtime().launch(
         ReplicaSpec(
             replica_id=replica.public_id,

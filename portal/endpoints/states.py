@@ -44,6 +44,7 @@ class StepName(TextChoices):
 
     DECIDE = "DECIDE", "Decide the backend"
     PREPARE = "PREPARE", "Prepare model and environment"
+    PROFILE = "PROFILE", "Measure the model and choose its batching"
     LAUNCH = "LAUNCH", "Launch replicas"
     LOAD = "LOAD", "Start the server and load the model"
     SMOKE_TEST = "SMOKE_TEST", "Send the input example"
@@ -57,6 +58,13 @@ class StepState(TextChoices):
     DONE = "DONE", "Done"
     FAILED = "FAILED", "Failed"
     SKIPPED = "SKIPPED", "Skipped"
+
+
+class ReplicaPurpose(TextChoices):
+    """What a replica is there for."""
+
+    SERVE = "SERVE", "Serves requests"
+    PROFILE = "PROFILE", "Is measured"  # never in a route; ends with its deployment's profile
 
 
 class ReplicaState(TextChoices):

@@ -124,6 +124,15 @@ API_ACTS: list[tuple[str, str, Any, str, str, str, dict[str, Any]]] = [
         "ep",
         {"changed": "rate_limits"},
     ),
+    (
+        "POST",
+        f"{SERVING}/ep/served-models/main/profile",
+        {},
+        "endpoint.measure",
+        "endpoint",
+        "ep",
+        {"served_entity": "main"},
+    ),
     ("POST", f"{SERVING}/ep/stop", {}, "endpoint.stop", "endpoint", "ep", {}),
     ("DELETE", f"{SERVING}/ep", {}, "endpoint.delete", "endpoint", "ep", {}),
     (

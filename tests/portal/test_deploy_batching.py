@@ -14,7 +14,7 @@ ROOMY = NodeFacts(cores=4, shared_memory_bytes=8 * 2**30)
 
 
 def test_defaults_are_32_rows_one_instance_on_half_the_cores_without_delay() -> None:
-    found = plan_batching({"inputs": [[1.0] * 4] * 2}, {}, ROOMY)
+    found = plan_batching({"inputs": [[1.0] * 4] * 2}, {}, ROOMY).batching
 
     assert found.max_batch_size == 32
     assert (found.instance_count, found.threads_per_instance) == (1, 2)
@@ -26,17 +26,18 @@ def test_defaults_are_32_rows_one_instance_on_half_the_cores_without_delay() -> 
 def test_large_rows_bound_the_batch_by_shared_memory() -> None:
     image = {"inputs": [[[[0.0] * 224] * 224] * 3]}
 
-    found = plan_batching(image, {}, NodeFacts(cores=2, shared_memory_bytes=64 * 2**20))
+    found = plan_batching(image, {}, NodeFacts(cores=2, shared_memory_bytes=64 * 2**20)).batching
 
     assert 1 <= found.max_batch_size < 8
-    assert plan_batching(image, {}, ROOMY).max_batch_size == 32
-    assert plan_batching(image, {}, NodeFacts(cores=2, shared_memory_bytes=0)).max_batch_size == 1
+    assert plan_batching(image, {}, ROOMY).batching.max_batch_size == 32
+    cramped = NodeFacts(cores=2, shared_memory_bytes=0)
+    assert plan_batching(image, {}, cramped).batching.max_batch_size == 1
 
 
 def test_overrides_win_and_what_they_leave_open_follows_from_them() -> None:
     overrides = {"max_batch_size": 64, "instance_count": 2, "preferred_batch_size": [16, 64, 128]}
 
-    found = plan_batching(None, overrides, ROOMY)
+    found = plan_batching(None, overrides, ROOMY).batching
 
     assert (found.max_batch_size, found.instance_count) == (64, 2)
     assert found.preferred_batch_size == (16, 64)

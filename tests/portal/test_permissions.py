@@ -31,6 +31,7 @@ API_TABLE = """
     openapi            | 200  200  200  200  200  404  401
     logs               | 200  200  200  200  200  404  401
     build logs         | 200  200  200  200  200  404  401
+    profile            | 200  200  200  200  200  404  401
     metrics            | 200  200  200  200  200  404  401
     permissions        | 200  200  200  200  200  404  401
     permission levels  | 200  200  200  200  200  404  401
@@ -39,6 +40,7 @@ API_TABLE = """
     notifications      | 200  200  200  403  403  404  401
     rate limits        | 200  200  200  403  403  404  401
     ai gateway         | 200  200  200  403  403  404  401
+    measure again      | 200  200  200  403  403  404  401
     stop               | 200  200  200  403  403  404  401
     start              | 200  200  200  403  403  404  401
     cancel             | 200  200  200  403  403  404  401
@@ -52,6 +54,8 @@ API_CALLS: dict[str, tuple[str, str, Any]] = {
     "openapi": ("GET", f"{ONE}/openapi", None),
     "logs": ("GET", f"{ONE}/served-models/main/logs", None),
     "build logs": ("GET", f"{ONE}/served-models/main/build-logs", None),
+    "profile": ("GET", f"{ONE}/served-models/main/profile", None),
+    "measure again": ("POST", f"{ONE}/served-models/main/profile", {}),
     "metrics": ("GET", f"{ONE}/metrics", None),
     "permissions": ("GET", ACCESS, None),
     "permission levels": ("GET", f"{ACCESS}/permissionLevels", None),

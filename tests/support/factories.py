@@ -27,6 +27,7 @@ from portal.endpoints.models import (
     Replica,
     ServedEntity,
 )
+from portal.endpoints.models import Profile as ProfileRow
 from portal.endpoints.runtime import evidence_to_json
 from portal.endpoints.states import (
     ConfigUpdate,
@@ -42,7 +43,8 @@ from portal.registry.models import Environment, ModelAlias, ModelVersion, Regist
 from portal.registry.states import EnvironmentState, ExpressState, VersionStatus
 from serving.artifacts.environments import MARKER
 from serving.eligibility import ReasonCode
-from serving.spec import Backend, Evidence, EvidenceKind
+from serving.spec import Backend, Batching, Evidence, EvidenceKind, to_json
+from serving.tuning.profile import ProbeResult, Profile, SweepStep, Trial
 from tests.support.model_environment import make_environment, save_model
 
 PASSWORD = "correct horse"
@@ -208,6 +210,52 @@ class DeploymentFactory(factory.django.DjangoModelFactory[Deployment]):
             )
 
 
+def measured_profile() -> dict[str, Any]:
+    """A profile of a model that gains from batching and from a second instance."""
+    sizes = [(1, 4.0), (2, 4.4), (4, 5.2), (8, 7.2), (16, 13.6)]
+    tried = [(1, 780.0, 82.0, False), (2, 1_300.0, 49.0, True)]
+    profile = Profile(
+        steps=tuple(
+            SweepStep(rows=rows, runs=40, latency_ms=ms, rows_per_s=rows * 1000 / ms)
+            for rows, ms in sizes
+        ),
+        trials=tuple(
+            Trial(
+                instance_count=instances,
+                threads_per_instance=1,
+                max_batch_size=8,
+                max_queue_delay_microseconds=0,
+                callers=64,
+                requests_per_s=rate,
+                p50_ms=p50_ms,
+                p99_ms=2 * p50_ms,
+                is_chosen=is_chosen,
+            )
+            for instances, rate, p50_ms, is_chosen in tried
+        ),
+        probe=ProbeResult(rows_checked=8, is_row_independent=True, speedup_of_8=4.4),
+        knee_rows=8,
+        memory_bound_rows=None,
+        stopped_because="16 rows in one call were no quicker than 8, row for row.",
+        chosen=Batching(max_batch_size=8, instance_count=2),
+        reasons={"max_batch_size": "8 rows reach 94 % of the best throughput."},
+        device="cpu-emulation:2 cores",
+        duration_s=21.5,
+        measured_at=1_700_000_000.0,
+    )
+    found: dict[str, Any] = json.loads(to_json(profile))
+    return found
+
+
+class ProfileFactory(factory.django.DjangoModelFactory[ProfileRow]):
+    class Meta:
+        model = ProfileRow
+
+    model_version = factory.SubFactory(ModelVersionFactory, staged=True)
+    device_key = "cpu-emulation:2 cores"
+    data = factory.LazyFunction(measured_profile)
+
+
 class BackendDecisionFactory(factory.django.DjangoModelFactory[BackendDecision]):
     class Meta:
         model = BackendDecision
@@ -217,6 +265,29 @@ class BackendDecisionFactory(factory.django.DjangoModelFactory[BackendDecision])
             backend=Backend.STANDARD,
             reason_code=ReasonCode.NOT_REQUESTED,
             message="Throughput optimized is off.",
+        )
+        profiled = factory.Trait(
+            profile=factory.SubFactory(
+                ProfileFactory, model_version=factory.SelfAttribute("..entity.model_version")
+            ),
+            batching={
+                "max_batch_size": 8,
+                "instance_count": 2,
+                "max_queue_delay_microseconds": 0,
+                "preferred_batch_size": [],
+                "max_queue_size": 256,
+                "threads_per_instance": 1,
+                "sources": {
+                    "max_batch_size": "profile",
+                    "instance_count": "profile",
+                    "max_queue_size": "override",
+                },
+            },
+            batching_reasons={
+                "max_batch_size": "8 rows reach 94 % of the best throughput.",
+                "instance_count": "2 instances answered 67 % more requests than 1.",
+                "max_queue_size": "Set on the served entity.",
+            },
         )
 
     entity = factory.SubFactory(ServedEntityFactory, optimized=True)
@@ -278,7 +349,9 @@ def live_endpoint(**entity: Any) -> Endpoint:
     served = ServedEntityFactory(**{"config": config, "optimized": True, "ready": True, **entity})
     deployment = DeploymentFactory(config=config, succeeded=True)
     on_triton = served.throughput_optimized
-    BackendDecisionFactory(deployment=deployment, entity=served, standard=not on_triton)
+    BackendDecisionFactory(
+        deployment=deployment, entity=served, standard=not on_triton, profiled=on_triton
+    )
     ReplicaFactory(
         deployment=deployment,
         entity=served,

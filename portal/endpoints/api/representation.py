@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -11,10 +12,11 @@ from django.http import HttpRequest
 from portal.accounts.models import ADMINS, User
 from portal.endpoints import services
 from portal.endpoints.models import Endpoint, EndpointConfig, Event, ServedEntity
-from portal.endpoints.reading import TritonView, shown_config, triton_view
+from portal.endpoints.reading import TritonView, batching_in_force, shown_config, triton_view
 from portal.endpoints.realised import realised_batching
 from portal.endpoints.states import PermissionLevel
 from serving.batching import Realised
+from serving.tuning.profile import Profile
 
 LEVEL_DESCRIPTIONS = {
     PermissionLevel.CAN_VIEW: "See the endpoint, its logs and its metrics.",
@@ -144,6 +146,10 @@ def _entity(entity: ServedEntity) -> dict[str, Any]:
         },
         "throughput_optimized": entity.throughput_optimized,
         "batching": entity.batching,
+        "batching_in_force": {
+            field.key: {"value": field.value, "source": field.source, "reason": field.reason}
+            for field in batching_in_force(entity)
+        },
         "triton": {**triton(triton_view(entity)), "batching": batching(realised_batching(entity))},
     }
     # A size or numbers, never both: what is read is written back by typed clients.
@@ -191,6 +197,15 @@ def batching(found: Realised | None) -> dict[str, Any] | None:
         "compute_ms": round(found.compute_ms, 3),
         "distribution": [{"rows": size.rows, "batches": size.executions} for size in found.sizes],
     }
+
+
+def profile(measured: Profile) -> dict[str, Any]:
+    """The measurements of a model and what was chosen from them."""
+    answer = asdict(measured)
+    answer["measured_at"] = int(measured.measured_at * 1000)
+    answer["reasons"] = dict(measured.reasons)
+    del answer["chosen"]["sources"]
+    return answer
 
 
 def _as_model(entity: dict[str, Any]) -> dict[str, Any]:

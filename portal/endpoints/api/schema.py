@@ -8,6 +8,7 @@ from drf_spectacular.utils import OpenApiParameter
 
 from portal.endpoints.api import schema_objects as shape
 from portal.endpoints.api import views
+from portal.endpoints.api.schema_profile import Profile
 from portal.schema.calls import (
     NOTHING,
     Answer,
@@ -187,6 +188,25 @@ describe(
 describe(
     views.BuildLogsView,
     get=log(id="get_build_logs", summary="Get the log of the environment's build"),
+)
+
+describe(
+    views.ProfileView,
+    get=call(
+        id="get_profile",
+        summary="Get the measurements that a served entity's batching comes from",
+        text="404 where none were taken; `batching_in_force` of the endpoint says why.",
+        parameters=(NAME, ENTITY),
+        answer=Profile,
+        errors=(404,),
+    ),
+    post=call(
+        id="measure_again",
+        summary="Drop the measurements, so that the next deployment takes them anew",
+        parameters=(NAME, ENTITY),
+        answer=NOTHING,
+        errors=(403, 404),
+    ),
 )
 
 # ---------------------------------------------------------------- permissions

@@ -234,6 +234,16 @@ class Triton(serializers.Serializer[Any]):
     batching = RealisedBatching(allow_null=True)
 
 
+class BatchingValue(serializers.Serializer[Any]):
+    """A value in force and where it came from."""
+
+    value = serializers.JSONField(help_text="A whole number; for preferred_batch_size a list.")
+    source = serializers.ChoiceField(  # type: ignore[assignment]  # the API's word
+        ["override", "profile", "default"]
+    )
+    reason = serializers.CharField()
+
+
 class EntityDeploymentState(serializers.Serializer[Any]):
     deployment = serializers.ChoiceField(EntityState.values)
     deployment_state_message = serializers.CharField()
@@ -251,7 +261,10 @@ class _Served(serializers.Serializer[Any]):
     creation_timestamp = serializers.IntegerField()
     state = EntityDeploymentState()
     throughput_optimized = serializers.BooleanField()
-    batching = Batching()
+    batching = Batching(help_text="The overrides.")
+    batching_in_force = serializers.DictField(
+        child=BatchingValue(), help_text="By setting; empty unless Triton was chosen."
+    )
     triton = Triton()
 
 

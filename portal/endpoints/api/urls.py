@@ -27,6 +27,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     re_path(ONE + r"/openapi/?$", views.OpenApiView.as_view()),
     re_path(ENTITY + r"/logs/?$", views.LogsView.as_view()),
     re_path(ENTITY + r"/build-logs/?$", views.BuildLogsView.as_view()),
+    re_path(ENTITY + r"/profile/?$", views.ProfileView.as_view()),
     re_path(ACCESS + r"/?$", views.PermissionsView.as_view()),
     re_path(ACCESS + r"/permissionLevels/?$", views.PermissionLevelsView.as_view()),
 ]

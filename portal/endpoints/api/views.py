@@ -15,6 +15,7 @@ from portal.endpoints.api import parsing, representation, texts
 from portal.endpoints.api.query_openapi import openapi
 from portal.endpoints.models import Endpoint, ServedEntity
 from portal.endpoints.reading import with_everything
+from portal.endpoints.routes import latest_decision
 from portal.logs.services import service_log_text
 from portal.registry import services as registry
 from portal.rest import InvalidParameterValue, ResourceDoesNotExist
@@ -160,6 +161,23 @@ def _entity(endpoint: Endpoint, name: str) -> ServedEntity:
         if found is not None:
             return found
     raise ResourceDoesNotExist(f"Endpoint “{endpoint.name}” has no served entity “{name}”.")
+
+
+class ProfileView(APIView):
+    def get(self, request: Request, name: str, entity: str) -> Response:
+        endpoint = _find(request, name, Action.SEE)
+        found = services.profile_of(latest_decision(_entity(endpoint, entity)))
+        if found is None:
+            raise ResourceDoesNotExist(
+                f"Nothing was measured for served entity “{entity}”: its batching is not from a "
+                "profile. See `batching_in_force` of the endpoint for why."
+            )
+        return Response(representation.profile(found))
+
+    def post(self, request: Request, name: str, entity: str) -> Response:
+        endpoint = _find(request, name, Action.MEASURE_AGAIN)
+        services.measure_again(_user(request), _entity(endpoint, entity))
+        return Response({})
 
 
 class MetricsView(APIView):

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 
 from portal.endpoints import runtime
-from portal.endpoints.batching import node_facts, plan_batching
+from portal.endpoints.batching import batching_to_json, node_facts, plan_batching
 from portal.endpoints.deployment.outcomes import Done, Outcome, StepFailed, Waiting
 from portal.endpoints.models import BackendDecision, Deployment, ServedEntity
 from portal.endpoints.services.moves import record
@@ -94,7 +94,7 @@ def _keep(
     choice: Choice,
 ) -> BackendDecision:
     message = " ".join([choice.message, *_remarks(entity, version, choice.backend)])
-    batching = plan_batching(version.input_example, entity.batching, node_facts())
+    plan = plan_batching(version.input_example, entity.batching, node_facts())
     decision, is_new = BackendDecision.objects.get_or_create(
         deployment=deployment,
         entity=entity,
@@ -103,7 +103,8 @@ def _keep(
             "reason_code": choice.reason_code,
             "message": message,
             "rules": rules_to_json(eligibility),
-            "batching": {**asdict(batching), "sources": dict(batching.sources)},
+            "batching": batching_to_json(plan.batching),
+            "batching_reasons": plan.reasons,
         },
     )
     if is_new:

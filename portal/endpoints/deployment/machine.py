@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from portal.endpoints.deployment import decide, finish, start
+from portal.endpoints.deployment import decide, finish, profiling, start
 from portal.endpoints.deployment.outcomes import (
     Done,
     FellBack,
@@ -56,6 +56,7 @@ FALL_BACK_REPEATS = (StepName.LAUNCH, StepName.LOAD, StepName.SMOKE_TEST)
 HANDLERS: dict[StepName, Callable[[Deployment], Outcome]] = {
     StepName.DECIDE: decide.decide,
     StepName.PREPARE: start.prepare,
+    StepName.PROFILE: profiling.profile,
     StepName.LAUNCH: start.launch_replicas,
     StepName.LOAD: start.load,
     StepName.SMOKE_TEST: finish.smoke,

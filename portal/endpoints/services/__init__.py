@@ -15,6 +15,7 @@ from portal.endpoints.services.lifecycle import (
     start_endpoint,
     stop_endpoint,
 )
+from portal.endpoints.services.profiles import measure_again, profile_of
 from portal.endpoints.services.sharing import (
     Grant,
     forget_group,
@@ -45,9 +46,11 @@ __all__ = [
     "get_endpoint",
     "get_endpoint_by_id",
     "level_of",
+    "measure_again",
     "name_problem",
     "plan_config",
     "plan_endpoint",
+    "profile_of",
     "remove_permission",
     "require",
     "retry_deployment",
