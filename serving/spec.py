@@ -111,6 +111,7 @@ class ReplicaSpec:
         secret_names: Which of these variables hold a secret: masked in the log.
         max_in_flight: Requests that the gateway may have at this replica at once.
         start_deadline_s: From start to READY, else the replica fails.
+        request_timeout_s: As long as callers wait for an answer.
     """
 
     replica_id: str
@@ -131,6 +132,7 @@ class ReplicaSpec:
     host: str = "127.0.0.1"
     start_deadline_s: float = 600.0
     drain_deadline_s: float = 60.0
+    request_timeout_s: float = 60.0
     triton_home: Path | None = None
     secret_names: tuple[str, ...] = ()
 

@@ -24,6 +24,10 @@ LOOK_S = 1.0
 STARTING_GRACE_S = 3.0
 """A server that starts may report a lost child itself, with the reason, and then ends."""
 
+STOPPED_S = 5.0
+"""A process that was stopped (SIGSTOP) for so long is not about to be told to go on."""
+
+STOPPED = "The server was stopped by a signal and did not go on; it would answer nobody."
 CHILD_LOST = "The model's process died; the server would answer every request with an error."
 
 
@@ -38,6 +42,7 @@ class Life:
         self._children: set[int] = set()
         self._look_at = 0.0
         self._lost_at: float | None = None
+        self._stopped_at: float | None = None
         self.started_at = time.monotonic()
         self.ready_at: float | None = None
         self.ports = ports
@@ -69,9 +74,9 @@ class Life:
         code = processes.exit_code(self.process)
         if code is not None:
             return self._failure_of_exit(code)
-        if not self._has_lost_a_child():
-            return None
-        return Failure(message=CHILD_LOST)
+        if self._has_lost_a_child():
+            return Failure(message=CHILD_LOST)
+        return Failure(message=STOPPED) if self._is_stopped() else None
 
     def is_listening(self) -> bool:
         """Whether it is this server that listens on its port."""
@@ -112,6 +117,15 @@ class Life:
         if cause is None:
             return Failure(message=describe_exit(code), exit_code=code)
         return Failure(message=cause.message, exit_code=code, is_final=cause.is_final)
+
+    def _is_stopped(self) -> bool:
+        now = time.monotonic()
+        if not any(processes.is_stopped(pid) for pid in (self.process.pid, *self._children)):
+            self._stopped_at = None
+            return False
+        if self._stopped_at is None:
+            self._stopped_at = now
+        return now - self._stopped_at >= STOPPED_S
 
     def _has_lost_a_child(self) -> bool:
         now = time.monotonic()

@@ -63,6 +63,22 @@ def is_dead(pid: int) -> bool:
     return _stat(pid)[0] in ("", "Z", "X")
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether the process was stopped (SIGSTOP) and goes on when told to; a debugger's is not."""
+    return _stat(pid)[0] == "T"
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor seconds that the process and everything below it have used; 0 when it is gone."""
+    try:
+        text = (PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return 0.0
+    user, system = text.rpartition(")")[2].split()[11:13]
+    own = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    return own + sum(cpu_seconds(child) for child in children(pid))
+
+
 def exit_code(process: subprocess.Popen[bytes]) -> int | None:
     """Give the process's exit code as shells write it (137 for SIGKILL); None while it runs."""
     code = process.poll()

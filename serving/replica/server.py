@@ -74,6 +74,15 @@ class Server(Protocol):
         """Ask it whether it is ready."""
         ...
 
+    def hang(self, ports: Ports, pid: int) -> str | None:
+        """What shows that it no longer works though it answers; asked again and again once READY.
+
+        Args:
+            ports: Where it listens.
+            pid: Of its process.
+        """
+        ...
+
     def is_proven(self) -> bool:
         """Whether all its evidence was seen."""
         ...

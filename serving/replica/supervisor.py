@@ -179,6 +179,9 @@ class Supervisor:
             if now >= check_at:
                 if self._server.check(life.ports, timeout_s=CHECK_TIMEOUT_S) is Health.READY:
                     answered_at = time.monotonic()
+                    hang = self._server.hang(life.ports, life.process.pid)
+                    if hang is not None:
+                        return Failure(message=hang)
                 check_at = time.monotonic() + CHECK_S
                 if check_at - CHECK_S - answered_at >= self._server.patience_s:
                     return Failure(

@@ -109,6 +109,10 @@ class StandardServer:
             return Health.SILENT
         return Health.READY if answer.status == 200 else Health.NOT_READY
 
+    def hang(self, ports: Ports, pid: int) -> str | None:
+        """It has no more to show than its answer to `check`."""
+        return None
+
     def is_proven(self) -> bool:
         """Its answer is enough."""
         return True

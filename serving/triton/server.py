@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from serving.protocol.plan import plan_inputs
 from serving.replica import processes
@@ -20,6 +21,7 @@ from serving.triton.config import MODEL
 from serving.triton.evidence import EvidenceCollector
 from serving.triton.home import TritonHome, find_home, server_version
 from serving.triton.preflight import check_environment, check_stub
+from serving.triton.progress import HangWatch, Work, read_executions
 
 READY_PATH = f"/v2/models/{MODEL}/ready"
 STATS_PATH = f"/v2/models/{MODEL}/stats"
@@ -59,6 +61,7 @@ class TritonServer:
         self._home: TritonHome | None = None
         self._version = "unknown"
         self._region_bytes = shared_memory.LEAST_BYTES
+        self._hang = HangWatch(spec.request_timeout_s)
 
     def prepare(self) -> None:
         """Lay out the model repository, try stub and environment, look for shared memory."""
@@ -111,13 +114,16 @@ class TritonServer:
         return Command(
             arguments=arguments,
             environment=self._variables(),
-            directory=spec.directory / "work",
+            directory=self._work,
         )
 
     def forget(self) -> None:
         """Drop what was seen of the server that was."""
         self._evidence.forget()
         self._meter = BatchingMeter()
+        self._hang = HangWatch(self._spec.request_timeout_s)
+        for mark in self._work.glob("busy-*"):
+            mark.unlink()
 
     def is_vital(self, text: str) -> bool:
         """Evidence, and what tells why it ended."""
@@ -142,6 +148,23 @@ class TritonServer:
         if not self._evidence.has(EvidenceKind.MODEL_READY):
             self._note(EvidenceKind.MODEL_READY, f"GET {READY_PATH} answers 200")
         return Health.READY
+
+    def hang(self, ports: Ports, pid: int) -> str | None:
+        """Batches that do not end, and requests that nobody takes."""
+        metrics = ask(self._spec.host, ports.metrics, "/metrics", timeout_s=ASK_TIMEOUT_S)
+        if metrics is None:
+            return None  # `check` will see it too
+        now = time.monotonic()
+        executions = read_executions(self._work, now)
+        waiting = sum(float(count) for count in _PENDING.findall(metrics.body))
+        stubs = processes.children(pid) if executions or waiting else ()
+        work = Work(
+            executions=executions,
+            waiting=waiting,
+            done=sum(float(count) for count in _COUNTERS.findall(metrics.body)),
+            cpu_s={stub: processes.cpu_seconds(stub) for stub in stubs},
+        )
+        return self._hang.judge(work, now)
 
     def is_proven(self) -> bool:
         """Whether start-up lines and answers were all seen."""
@@ -204,6 +227,11 @@ class TritonServer:
     def clean_up(self) -> None:
         """Remove shared memory that a killed server left."""
         shared_memory.remove_regions(self._prefix)
+
+    @property
+    def _work(self) -> Path:
+        """The server's working folder, and its stubs'."""
+        return self._spec.directory / "work"
 
     def _wait_for_quiet(self, ports: Ports, *, deadline: float) -> None:
         seen, since = None, time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -375,3 +376,59 @@ def test_a_static_python_is_refused_before_anything_starts(
 
     assert "built without a shared library" in crashed.message
     assert crashed.exit_code is None
+
+
+@pytest.fixture(scope="module")
+def impatient(
+    tmp_path_factory: pytest.TempPathFactory,
+    model_environment: PythonEnvironment,
+    doubling_model: SavedModel,
+) -> Iterator[tuple[ProcessRuntime, Path]]:
+    """A replica "impat", and its folder, whose callers wait for a second."""
+    replicas = tmp_path_factory.mktemp("impatient")
+    runtime = ProcessRuntime(replicas, "redis://127.0.0.1:1")
+    runtime.launch(make_spec("impat", model_environment, doubling_model, request_timeout_s=1.0))
+    wait_for_state(runtime, "impat", ReplicaState.READY)
+    yield runtime, replicas / "impat"
+    runtime.kill("impat")
+
+
+def test_a_model_that_hangs_while_triton_says_it_is_ready_is_replaced(
+    impatient: tuple[ProcessRuntime, Path],
+) -> None:
+    runtime, directory = impatient
+    before = wait_for_state(runtime, "impat", ReplicaState.READY)
+    asked = threading.Thread(target=lambda: swallow(infer, before.address, [-1000.0, 0.0, 0.0]))
+    asked.start()
+
+    after = wait_for_state(runtime, "impat", ReplicaState.READY, restarts=before.restarts + 1)
+
+    asked.join()
+    assert infer(after.address, [1.0, 2.0, 3.0]) == 200
+    assert said(
+        directory, "shoal: The model has worked on one batch", "it hangs. Starting it again"
+    )
+
+
+def test_a_model_that_is_stopped_by_a_signal_is_replaced(
+    impatient: tuple[ProcessRuntime, Path],
+) -> None:
+    runtime, directory = impatient
+    before = wait_for_state(runtime, "impat", ReplicaState.READY)
+    (stub,) = processes.children(before.server_pid or 0)
+
+    os.kill(stub, signal.SIGSTOP)
+
+    after = wait_for_state(runtime, "impat", ReplicaState.READY, restarts=before.restarts + 1)
+    assert infer(after.address, [1.0, 2.0, 3.0]) == 200
+    assert said(directory, "shoal: The server was stopped by a signal", "Starting it again")
+
+
+def said(directory: Path, start: str, end: str) -> bool:
+    """Whether one line of the log begins so and holds that."""
+    return any(line.startswith(start) and end in line for line in texts(directory))
+
+
+def swallow(call: Callable[..., object], *arguments: object) -> None:
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        call(*arguments)

@@ -21,6 +21,7 @@ import traceback
 import numpy as np
 import triton_python_backend_utils as pb_utils
 from shoal_answers import pack_answer, take_apart
+from shoal_busy import BusyMark
 
 NUMPY2 = int(np.__version__.split(".")[0]) >= 2
 MAX_MESSAGE_LENGTH = 4000
@@ -325,6 +326,7 @@ class TritonPythonModel:
         """Load the model that the parameter `spec` names."""
         # The stub's Python ignores PYTHONUNBUFFERED: else prints would show at its end only.
         sys.stdout.reconfigure(line_buffering=True)
+        self.busy = BusyMark(args["model_instance_name"])
         config = json.loads(args["model_config"])
         spec = json.loads(config["parameters"]["spec"]["string_value"])
         os.environ["_MLFLOW_IS_IN_SERVING_ENVIRONMENT"] = "true"
@@ -344,6 +346,10 @@ class TritonPythonModel:
 
     def execute(self, requests):
         """Answer one dynamic batch; an error is its own request's, never the batch's."""
+        with self.busy:
+            return self._execute(requests)
+
+    def _execute(self, requests):
         responses = [None] * len(requests)
         groups = {}
         for position, request in enumerate(requests):
