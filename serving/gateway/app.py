@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from threading import Thread
 
@@ -18,7 +18,7 @@ import orjson
 
 from serving.errors import DeadlineExceeded, InvalidInput, ReplicaUnavailable, ServingError
 from serving.gateway.asgi import ASGIApp, Receive, Scope, Send
-from serving.gateway.dispatch import Call, Dispatcher, Outcome
+from serving.gateway.dispatch import Call, Dispatcher
 from serving.gateway.errors import (
     EndpointDoesNotExist,
     NotPermitted,
@@ -28,6 +28,7 @@ from serving.gateway.errors import (
 )
 from serving.gateway.http import ClientGone, Cut, Head, Watch, read_body, read_head
 from serving.gateway.limiting import RateLimiter
+from serving.gateway.oip import Door, OpenInference, error_fields, is_open_inference
 from serving.gateway.replies import TIMED_OUT
 from serving.gateway.routing import Limits, LiveRoute
 from serving.gateway.state import GatewayState
@@ -39,6 +40,13 @@ log = logging.getLogger(__name__)
 
 RETRY_AFTER_STATUS = frozenset((429, 503))
 _JSON = (b"content-type", b"application/json")
+
+Headers = Iterable[tuple[bytes, bytes]]
+Answered = tuple[bytes, Headers]
+"""A body and its headers, for status 200."""
+Answerer = Callable[[Scope, Receive, Head, Watch], Awaitable[Answered]]
+ErrorFields = Callable[[ServingError], Mapping[str, str]]
+"""What the body of an error holds beside our own fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +85,8 @@ class Gateway:
         self._state = GatewayState(settings.redis_url, self._limits)
         self._dispatcher = Dispatcher(self._state)
         self._limiter = RateLimiter(settings.redis_url, settings.processes)
+        door = Door(self._principal_of, self._route_for, self._admit)
+        self._oip = OpenInference(door, self._dispatcher, settings.max_request_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's request, or the server's start and stop."""
@@ -99,14 +109,22 @@ class Gateway:
                 return
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if is_open_inference(scope["path"]):
+            await self._respond(scope, receive, send, self._oip.answer, error_fields)
+        else:
+            await self._respond(scope, receive, send, self._answer, _no_fields)
+
+    async def _respond(
+        self, scope: Scope, receive: Receive, send: Send, answer: Answerer, more: ErrorFields
+    ) -> None:
         head = read_head(scope)
         watch = Watch(receive, self._settings.body_timeout_s)
         try:
-            outcome = await self._answer(scope, receive, head, watch)
+            body, headers = await answer(scope, receive, head, watch)
         except ClientGone:
             return
         except ServingError as exc:
-            await self._send_error(send, exc, head.request_id)
+            await self._send_error(send, exc, head.request_id, more)
         except asyncio.CancelledError:
             error = _error_of(watch.cut)
             if watch.cut is None:
@@ -115,27 +133,33 @@ class Gateway:
             if task is not None:
                 task.uncancel()
             if error is not None:
-                await self._send_error(send, error, head.request_id)
+                await self._send_error(send, error, head.request_id, more)
         except Exception:  # the outermost: a fault of ours must not end the connection silently
             log.exception("request %s failed", head.request_id)
             words = f"Sorry, something went wrong here. Please report request id {head.request_id}."
-            await self._send_error(send, ServingError(words), head.request_id)
+            await self._send_error(send, ServingError(words), head.request_id, more)
         else:
-            headers = (_JSON, (b"served-model-name", outcome.entity_name.encode()))
-            await _send(send, 200, outcome.body, head.request_id, headers)
+            await _send(send, 200, body, head.request_id, headers)
         finally:
             watch.stop()
 
-    async def _answer(self, scope: Scope, receive: Receive, head: Head, watch: Watch) -> Outcome:
+    async def _answer(self, scope: Scope, receive: Receive, head: Head, watch: Watch) -> Answered:
         endpoint_name, entity_name = _names_in(scope["path"], scope["method"])
         principal = self._principal_of(head)
-        route = self._route_for(endpoint_name, principal)
-        limits = route.spec.rate_limits
-        if limits:
-            await self._limiter.admit(route.spec.endpoint_id, endpoint_name, limits, principal)
+        route = self._route_for(endpoint_name, principal, Action.QUERY)
+        if route.spec.rate_limits:
+            await self._admit(route, principal)
         raw = await read_body(receive, head.content_length, self._settings.max_request_bytes)
         watch.begin_answer(route.spec.request_timeout_s)
-        return await self._dispatcher.answer(Call(endpoint_name, entity_name, raw))
+        outcome = await self._dispatcher.answer(Call(endpoint_name, entity_name, raw))
+        return outcome.body, (_JSON, (b"served-model-name", outcome.entity_name.encode()))
+
+    async def _admit(self, route: LiveRoute, principal: Principal) -> None:
+        spec = route.spec
+        if spec.rate_limits:
+            await self._limiter.admit(
+                spec.endpoint_id, spec.endpoint_name, spec.rate_limits, principal
+            )
 
     def _principal_of(self, head: Head) -> Principal:
         if not self._state.is_loaded:
@@ -152,10 +176,10 @@ class Gateway:
         self._state.note_token_use(head.token_sha256)
         return principal
 
-    def _route_for(self, name: str, principal: Principal) -> LiveRoute:
+    def _route_for(self, name: str, principal: Principal, action: Action) -> LiveRoute:
         route = self._state.routes.get(name)
         level = None if route is None else route.level_of(principal)
-        verdict = judge(level, Action.QUERY)
+        verdict = judge(level, action)
         if route is None or verdict is Verdict.HIDDEN:
             raise EndpointDoesNotExist(f"Endpoint '{name}' does not exist.")
         if verdict is Verdict.REFUSED:
@@ -164,9 +188,12 @@ class Gateway:
             )
         return route
 
-    async def _send_error(self, send: Send, error: ServingError, request_id: str) -> None:
+    async def _send_error(
+        self, send: Send, error: ServingError, request_id: str, more: ErrorFields
+    ) -> None:
         body = orjson.dumps(
             {
+                **more(error),
                 "error_code": error.code,
                 "message": error.message,
                 "details": [],
@@ -180,6 +207,10 @@ class Gateway:
                 retry_after_s = error.retry_after_s
             headers.append((b"retry-after", str(retry_after_s).encode()))
         await _send(send, error.status, body, request_id, headers)
+
+
+def _no_fields(error: ServingError) -> Mapping[str, str]:
+    return {}
 
 
 def _names_in(path: str, method: str) -> tuple[str, str | None]:
@@ -201,9 +232,7 @@ def _error_of(cut: Cut | None) -> ServingError | None:
     return None
 
 
-async def _send(
-    send: Send, status: int, body: bytes, request_id: str, headers: Iterable[tuple[bytes, bytes]]
-) -> None:
+async def _send(send: Send, status: int, body: bytes, request_id: str, headers: Headers) -> None:
     await send(
         {
             "type": "http.response.start",

@@ -7,9 +7,9 @@ the caller time, not an error. Each try looks at the newest route.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from serving.errors import Overloaded, ReplicaUnavailable, ServingError
 from serving.gateway.errors import EndpointDoesNotExist, EndpointStopped, ReplicaBroke
@@ -26,6 +26,7 @@ from serving.gateway.transport import Reply
 from serving.protocol import body as bodies
 from serving.protocol.codec import EMPTY_PREDICTIONS, Decoded, EntityCodec
 from serving.protocol.wire import Part, write_invocation
+from serving.spec import RouteEntity
 
 MAX_BREAKS = 3
 """After so many replicas ended on a request it is taken to be the cause."""
@@ -43,6 +44,26 @@ class Outcome(NamedTuple):
     entity_name: str
 
 
+class Form(Protocol):
+    """How a request is read and its answer written, where that is not MLflow's scoring JSON."""
+
+    async def decode(self, codec: EntityCodec, entity: RouteEntity) -> Decoded:
+        """The request as it goes to Triton."""
+        ...
+
+    def encode(self, codec: EntityCodec, outputs: Sequence[bytes], entity: RouteEntity) -> bytes:
+        """The answer's body, from the output of each part."""
+        ...
+
+    async def invocation(self, entity: RouteEntity) -> bytes:
+        """The request as scoring JSON, for the standard backend."""
+        ...
+
+    def encode_predictions(self, body: bytes, entity: RouteEntity) -> bytes:
+        """The answer's body, from what the standard backend answered."""
+        ...
+
+
 class _Moved(Exception):
     """The entity is gone or reads its input in another way: begin anew with the newest route."""
 
@@ -53,6 +74,7 @@ class Call:
 
     Attributes:
         raw: The body as it came.
+        form: How to read it, where it is not MLflow's scoring JSON.
         decoded: What it became for `codec`.
         breaks: How many replicas ended while they had it.
         failing_since: Of the first failure, on the loop's clock; None without one.
@@ -61,6 +83,7 @@ class Call:
     endpoint_name: str
     entity_name: str | None
     raw: bytes
+    form: Form | None = None
     codec: EntityCodec | None = None
     decoded: Decoded | None = None
     invocation: list[bytes] | None = None
@@ -109,16 +132,23 @@ class Dispatcher:
         if codec is None:
             raise _Moved
         if call.codec is not codec or call.decoded is None:
-            decoded = codec.decode_quickly(call.raw)
-            if decoded is None:
+            form = call.form
+            decoded = codec.decode_quickly(call.raw) if form is None else None
+            if form is not None:
+                decoded = await form.decode(codec, entity.spec)
+            elif decoded is None:
                 decoded = await asyncio.to_thread(codec.decode, call.raw)
             call.codec, call.decoded = codec, decoded
         parts, params = call.decoded.parts, call.decoded.params
         if not parts:
             return EMPTY_PREDICTIONS
         if len(parts) == 1:
-            return codec.encode([await self._infer_part(route, entity, call, parts[0], params)])
-        return codec.encode(await self._infer_parts(route, entity, call, call.decoded))
+            outputs = [await self._infer_part(route, entity, call, parts[0], params)]
+        else:
+            outputs = await self._infer_parts(route, entity, call, call.decoded)
+        if call.form is not None:
+            return call.form.encode(codec, outputs, entity.spec)
+        return codec.encode(outputs)
 
     async def _infer_parts(
         self, route: LiveRoute, entity: LiveEntity, call: Call, decoded: Decoded
@@ -150,6 +180,11 @@ class Dispatcher:
     # ---------------------------------------------------------------- the standard backend
 
     async def _invoke(self, route: LiveRoute, entity: LiveEntity, call: Call) -> bytes:
+        if call.form is not None:
+            # Not kept: another entity may have another signature.
+            pieces = write_invocation(await call.form.invocation(entity.spec))
+            answer = await self._exchange(route, entity, call, pieces, predictions_of)
+            return call.form.encode_predictions(answer, entity.spec)
         if call.invocation is None:
             body = bodies.read_body(call.raw)
             raw = call.raw

@@ -71,7 +71,7 @@ async def read_body(receive: Receive, content_length: int, limit: int) -> bytes:
         ClientGone: The caller hung up.
     """
     if content_length > limit * _DRAINED_BODIES:
-        raise InvalidInput(_too_large(limit))
+        raise InvalidInput(too_large(limit))
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -85,11 +85,12 @@ async def read_body(receive: Receive, content_length: int, limit: int) -> bytes:
         if not message.get("more_body", False) or size > limit * _DRAINED_BODIES:
             break
     if size > limit:
-        raise InvalidInput(_too_large(limit))
+        raise InvalidInput(too_large(limit))
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def _too_large(limit: int) -> str:
+def too_large(limit: int) -> str:
+    """What the caller of a body beyond the limit is told."""
     return (
         f"The request body is larger than {limit // 2**20} MB. Send fewer rows in each request."
         if limit >= 2**20

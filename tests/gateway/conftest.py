@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 import redis
 
+from serving.runtime.processes import ProcessRuntime
+from serving.spec import PythonEnvironment
 from tests.support.gateway import GatewayServer, Publisher, StandInReplica
+from tests.support.launcher import Launcher
+from tests.support.model_environment import make_environment
 from tests.support.valkey import Valkey
 
 
@@ -51,3 +55,25 @@ def replica() -> Iterator[StandInReplica]:
     stand_in = StandInReplica()
     yield stand_in
     stand_in.stop()
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> PythonEnvironment:
+    return make_environment(tmp_path_factory.mktemp("environment") / "env")
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessRuntime]:
+    runtime = ProcessRuntime(tmp_path_factory.mktemp("replicas"), "redis://127.0.0.1:1")
+    yield runtime
+    for replica_id in runtime.running():
+        runtime.kill(replica_id)
+
+
+@pytest.fixture(scope="module")
+def launcher(
+    runtime: ProcessRuntime,
+    environment: PythonEnvironment,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Launcher:
+    return Launcher(runtime, environment, tmp_path_factory.mktemp("models"))

@@ -6,8 +6,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import mlflow.models
@@ -17,16 +15,15 @@ from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 
 from serving.errors import ModelRaised, NotBatchable, ReplicaUnavailable
 from serving.probe import smoke_test
-from serving.runtime.processes import ProcessRuntime
-from serving.spec import Backend, Batching, PythonEnvironment, ReplicaState
+from serving.spec import Backend, Batching, ReplicaState
 from tests.support.gateway import (
     GatewayServer,
     Publisher,
     entity,
     wait_until_answered,
 )
-from tests.support.model_environment import make_environment, save_model
-from tests.support.replicas import SavedModel, make_spec, wait_for_state
+from tests.support.launcher import Launcher
+from tests.support.replicas import wait_for_state
 
 pytestmark = pytest.mark.triton
 
@@ -100,52 +97,6 @@ class Summary(mlflow.pyfunc.PythonModel):
 
 mlflow.models.set_model(Summary())
 """
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> PythonEnvironment:
-    return make_environment(tmp_path_factory.mktemp("environment") / "env")
-
-
-@pytest.fixture(scope="module")
-def runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessRuntime]:
-    runtime = ProcessRuntime(tmp_path_factory.mktemp("replicas"), "redis://127.0.0.1:1")
-    yield runtime
-    for replica_id in runtime.running():
-        runtime.kill(replica_id)
-
-
-class Launcher:
-    """Starts a replica of a model and knows what the control plane would publish of it."""
-
-    def __init__(self, runtime: ProcessRuntime, environment: PythonEnvironment, path: Path) -> None:
-        self.runtime, self.environment, self.path = runtime, environment, path
-        self.models: dict[str, SavedModel] = {}
-
-    def start(self, replica_id: str, source: str, signature: Any, **changes: Any) -> str:
-        """The address of a ready replica."""
-        directory = self.path / f"model-{replica_id}"
-        found = save_model(directory, source, **({"signature": signature} if signature else {}))
-        self.models[replica_id] = SavedModel(directory=directory, signature=found)
-        return self.launch(replica_id, self.models[replica_id], **changes)
-
-    def launch(self, replica_id: str, model: SavedModel, **changes: Any) -> str:
-        """The address of a ready replica of a saved model."""
-        spec = make_spec(replica_id, self.environment, model, **changes)
-        self.runtime.launch(spec)
-        status = wait_for_state(self.runtime, replica_id, ReplicaState.READY, ReplicaState.CRASHED)
-        assert status.state is ReplicaState.READY, status.message
-        assert status.address is not None
-        return status.address
-
-
-@pytest.fixture(scope="module")
-def launcher(
-    runtime: ProcessRuntime,
-    environment: PythonEnvironment,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Launcher:
-    return Launcher(runtime, environment, tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def _pinned(name: str) -> str:
-    name = "mlflow-skinny" if name == "mlflow" else name
+    name = "mlflow-skinny" if name == "mlflow" else name.partition("[")[0]
     lock = (ROOT / "requirements.lock").read_text()
     found = re.search(rf"^{name}==(.*)$", lock, re.M)
     assert found, f"{name} is not in requirements.lock"
@@ -29,6 +29,8 @@ SMALL = ("mlflow-skinny", "numpy", "pandas")
 """Enough to log and register a pyfunc model; quick to pack."""
 FULL = ("mlflow", "databricks-sdk", "torch")
 """What the documentation tells users to install."""
+TRITON = ("tritonclient[http]", "numpy")
+"""The Open Inference Protocol's client, with gevent, which the tests' own process is spared."""
 
 
 def client_python(names: tuple[str, ...] = SMALL) -> Path:

@@ -1,0 +1,73 @@
+"""One Open Inference request and its answer, as the dispatcher sends them to either backend."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import orjson
+
+from serving.protocol.answers import Answer
+from serving.protocol.codec import Decoded, EntityCodec
+from serving.protocol.oip.answer import answer_of_predictions, output_tensors, write_reply
+from serving.protocol.oip.inputs import decode, scoring_body
+from serving.protocol.oip.model import BYTES, model_outputs
+from serving.protocol.oip.request import InferRequest
+from serving.protocol.plan import InputKind
+from serving.spec import RouteEntity
+
+FEW_ELEMENTS = 4096
+
+
+class OpenInferenceForm:
+    """Reads the request for the entity that it turns out to be for, and writes its answer.
+
+    Args:
+        request: What came.
+        model_name: As the caller named it.
+
+    Attributes:
+        header_length: Of the JSON in the answer that was written; None where all of it is JSON.
+    """
+
+    def __init__(self, request: InferRequest, model_name: str) -> None:
+        self._request = request
+        self._model_name = model_name
+        # Bytes are taken as they are; lists and texts are looked at one by one.
+        self._is_quick = all(
+            (tensor.datatype != BYTES and not isinstance(tensor.data, list))
+            or tensor.count <= FEW_ELEMENTS
+            for tensor in request.inputs
+        )
+        self.header_length: int | None = None
+
+    async def decode(self, codec: EntityCodec, entity: RouteEntity) -> Decoded:
+        """The request as it goes to Triton."""
+        if self._is_quick and codec.plan.kind is not InputKind.JSON:
+            return decode(self._request, codec, entity.signature)
+        return await asyncio.to_thread(decode, self._request, codec, entity.signature)
+
+    def encode(self, codec: EntityCodec, outputs: Sequence[bytes], entity: RouteEntity) -> bytes:
+        """The answer, from Triton's outputs for each part."""
+        return self._write(codec.answer(outputs), entity)
+
+    async def invocation(self, entity: RouteEntity) -> bytes:
+        """The request as it goes to MLflow's server."""
+        return await asyncio.to_thread(scoring_body, self._request, entity.signature)
+
+    def encode_predictions(self, body: bytes, entity: RouteEntity) -> bytes:
+        """The answer, from what MLflow's server answered."""
+        value = orjson.loads(body)
+        if isinstance(value, dict) and "predictions" in value:
+            value = value["predictions"]
+        return self._write(answer_of_predictions(value), entity)
+
+    def _write(self, answer: Answer, entity: RouteEntity) -> bytes:
+        outputs = output_tensors(answer, model_outputs(entity.signature))
+        body, self.header_length = write_reply(
+            outputs,
+            self._request,
+            model_name=self._model_name,
+            version=entity.entity_version,
+        )
+        return body
