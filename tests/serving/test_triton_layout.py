@@ -78,7 +78,7 @@ def test_laying_out_twice_leaves_one_repository(spec: ReplicaSpec) -> None:
     repository.lay_out(spec, find_home(None))
 
     files = sorted(f.name for f in repository.repository(spec.directory).rglob("*") if f.is_file())
-    assert files == ["config.pbtxt", "model.py", "shoal_answers.py", STUB]
+    assert files == ["config.pbtxt", "model.py", "shoal_answers.py", "shoal_busy.py", STUB]
 
 
 def test_a_static_interpreter_is_refused(spec: ReplicaSpec) -> None:
