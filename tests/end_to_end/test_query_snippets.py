@@ -11,11 +11,12 @@ import sys
 import pytest
 import requests
 
+from tests.support.client import TRITON, client_python
 from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.triton, pytest.mark.timeout(600)]
 
-KEYS = ("curl", "requests", "mlflow", "sdk")
+KEYS = ("curl", "requests", "mlflow", "sdk", "binary")
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,8 @@ def test_a_snippet_runs_as_it_stands(stack: Stack, query_page: str, key: str) ->
     found = re.search(rf'class="snippet snippet-{key}".*?<code>(.*?)</code>', query_page, re.DOTALL)
     assert found
     code = html.unescape(found[1])
-    command = ["bash", "-c", code] if key == "curl" else [sys.executable, "-c", code]
+    python = str(client_python(TRITON)) if key == "binary" else sys.executable
+    command = ["bash", "-c", code] if key == "curl" else [python, "-c", code]
 
     done = subprocess.run(
         command,

@@ -65,7 +65,8 @@ def query(request: HttpRequest, name: str) -> HttpResponse:
     entities = _entities(opened.endpoint)
     chosen = request.POST.get("entity", request.GET.get("entity", ""))
     entity = next((e for e in entities if e.name == chosen), None)
-    example = _example(entity or (entities[0] if entities else None))
+    shown = entity or (entities[0] if entities else None)
+    example = _example(shown)
     body = request.POST.get("body", example)
     answer, error = None, ""
     if request.method == "POST":
@@ -83,7 +84,10 @@ def query(request: HttpRequest, name: str) -> HttpResponse:
         "error": error,
         "answer": answer,
         "snippets": snippets.for_endpoint(
-            opened.endpoint, base_url(request), body if not error else example
+            opened.endpoint,
+            base_url(request),
+            body if not error else example,
+            shown.model_version.signature if shown and shown.model_version else None,
         ),
     }
     is_part = request.headers.get("HX-Target") == "answer"
