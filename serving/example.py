@@ -57,7 +57,7 @@ class ExampleRows:
 
     def request(self, rows: Sequence[int]) -> list[bytes]:
         """These rows of the example as one HTTP request to Triton."""
-        return self._codec.write(self.part(rows), self._decoded.params)
+        return self._codec.write([self.part(rows)], self._decoded.params)
 
     @property
     def params(self) -> str:

@@ -68,7 +68,7 @@ def smoke_test(
     decoded = codec.decode(raw)
     started = time.monotonic()
     outputs = [
-        output_of(_ask(address, codec.write(part, decoded.params), timeout_s))
+        output_of(_ask(address, codec.write([part], decoded.params), timeout_s))
         for part in decoded.parts
     ]
     elapsed_ms = (time.monotonic() - started) * 1000

@@ -256,8 +256,9 @@ class RouteEntity:
     backend: Backend
     signature: Mapping[str, Any] | None
     max_batch_size: int
-    max_in_flight: int  # for each replica
+    max_in_flight: int  # requests that are admitted for each replica
     replicas: tuple[RouteReplica, ...]
+    instance_count: int = 1  # copies of the model in each replica
 
 
 class LimitKey(StrEnum):

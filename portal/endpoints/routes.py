@@ -123,6 +123,7 @@ def _entity(entity: ServedEntity) -> RouteEntity:
         signature=version.signature if version else None,
         max_batch_size=batching.max_batch_size,
         max_in_flight=max_in_flight(entity, backend, batching),
+        instance_count=batching.instance_count,
         replicas=tuple(
             RouteReplica(replica_id=replica.public_id, address=replica.address)
             for replica in entity.replicas.all()

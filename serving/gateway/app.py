@@ -18,7 +18,8 @@ import orjson
 
 from serving.errors import DeadlineExceeded, InvalidInput, ReplicaUnavailable, ServingError
 from serving.gateway.asgi import ASGIApp, Receive, Scope, Send
-from serving.gateway.dispatch import Call, Dispatcher
+from serving.gateway.calls import Call
+from serving.gateway.dispatch import Dispatcher
 from serving.gateway.errors import (
     EndpointDoesNotExist,
     NotPermitted,

@@ -18,7 +18,8 @@ import orjson
 
 from serving.errors import DeadlineExceeded, InvalidInput, ReplicaUnavailable, ServingError
 from serving.gateway.asgi import Receive, Scope
-from serving.gateway.dispatch import DEFAULT_MESSAGE, Call, Dispatcher
+from serving.gateway.calls import Call
+from serving.gateway.dispatch import DEFAULT_MESSAGE, Dispatcher
 from serving.gateway.errors import EndpointDoesNotExist, EndpointStopped, UnknownPath
 from serving.gateway.http import Head, Watch, read_body, too_large
 from serving.gateway.oip_about import config_of, metadata_of, server_metadata, statistics_of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import orjson
 
-from serving.protocol.answers import Answer
+from serving.protocol.answers import Answer, join_answers
 from serving.protocol.codec import Decoded, EntityCodec
 from serving.protocol.oip.answer import answer_of_predictions, output_tensors, write_reply
 from serving.protocol.oip.inputs import decode, scoring_body
@@ -47,9 +47,9 @@ class OpenInferenceForm:
             return decode(self._request, codec, entity.signature)
         return await asyncio.to_thread(decode, self._request, codec, entity.signature)
 
-    def encode(self, codec: EntityCodec, outputs: Sequence[bytes], entity: RouteEntity) -> bytes:
-        """The answer, from Triton's outputs for each part."""
-        return self._write(codec.answer(outputs), entity)
+    def encode(self, codec: EntityCodec, answers: Sequence[Answer], entity: RouteEntity) -> bytes:
+        """The answer, from those to each part."""
+        return self._write(join_answers(answers), entity)
 
     async def invocation(self, entity: RouteEntity) -> bytes:
         """The request as it goes to MLflow's server."""

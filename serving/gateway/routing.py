@@ -1,7 +1,8 @@
 """Endpoints as the gateway keeps them in memory: who may ask, and which replica answers.
 
-A served entity admits at most `max_in_flight` requests at each replica and queues a bounded number
-behind them. A replica that failed gets one request at a time, after a pause, until one succeeds.
+A served entity admits at most `max_in_flight` requests for each replica and queues a bounded number
+behind them. Behind Triton they gather in its `Joiner`; a standard replica gets them one by one. A
+replica that failed gets one request at a time, after a pause, until one succeeds.
 Objects outlive changes of the published routes, so that counts, queues and connections stay right.
 """
 
@@ -10,19 +11,22 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from serving.errors import Overloaded, ReplicaUnavailable
+from serving.gateway.calls import TOO_MANY
 from serving.gateway.errors import EndpointDoesNotExist
+from serving.gateway.joining import Joiner
 from serving.gateway.transport import ReplicaPool
 from serving.permissions import Level, highest
 from serving.protocol.codec import EntityCodec
 from serving.spec import Backend, Principal, Route, RouteEntity, RouteReplica
 
-TOO_MANY = (
-    "Too many concurrent requests. Consider increasing the provisioned concurrency of the "
-    "served entity."
-)
+SLOW_EXCHANGE_S = 0.002
+"""From here on one joined request waits at a replica beside those that its instances work on, so
+that no instance idles between two; for faster models larger groups gain more."""
+
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.5
 
@@ -41,7 +45,11 @@ class Limits:
 
 
 class LiveReplica:
-    """A replica, its connections and its load."""
+    """A replica, its connections and its load.
+
+    Attributes:
+        in_flight: Requests on the wire; behind Triton each may carry the rows of many callers.
+    """
 
     __slots__ = ("failures", "in_flight", "is_gone", "not_before", "pool", "spec")
 
@@ -60,13 +68,21 @@ class LiveReplica:
 
 
 class LiveEntity:
-    """A served entity: its codec, its replicas and the requests that wait for one."""
+    """A served entity: its codec, its replicas and the requests that wait for one.
 
-    def __init__(self, spec: RouteEntity, limits: Limits) -> None:
+    Args:
+        spec: What was published.
+        limits: On waiting.
+        reload_soon: Called when a replica does not answer: maybe there is a newer route.
+    """
+
+    def __init__(self, spec: RouteEntity, limits: Limits, reload_soon: Callable[[], None]) -> None:
         self.spec = spec
         self.limits = limits
+        self.reload_soon = reload_soon
         self.replicas: list[LiveReplica] = []
         self.codec: EntityCodec | None = None
+        self.joiner: Joiner | None = None
         self.is_gone = False
         self.waiters: deque[asyncio.Future[LiveReplica | None]] = deque()
         self._had_replicas_at = -1e9
@@ -76,10 +92,10 @@ class LiveEntity:
         """Take over a newly published state."""
         before = (self.spec.signature, self.spec.max_batch_size, self.spec.entity_version)
         after = (spec.signature, spec.max_batch_size, spec.entity_version)
-        if spec.backend is Backend.STANDARD:
-            self.codec = None
+        if spec.backend is not Backend.TRITON:
+            self._read_by(None)
         elif self.codec is None or before != after:
-            self.codec = EntityCodec(spec.signature, spec.max_batch_size)
+            self._read_by(EntityCodec(spec.signature, spec.max_batch_size))
         self.spec = spec
         known = {(r.spec.replica_id, r.spec.address): r for r in self.replicas}
         if known:
@@ -92,9 +108,40 @@ class LiveEntity:
             replica.leave()
         self.wake()
 
+    def _read_by(self, codec: EntityCodec | None) -> None:
+        """From now on requests are read by `codec`; those that wait begin anew."""
+        self.codec = codec
+        if self.joiner is not None:
+            self.joiner.close()
+        self.joiner = None if codec is None else Joiner(self, codec)
+
+    @property
+    def capacity(self) -> int:
+        """Requests that are admitted at once."""
+        at_replicas = self.spec.max_in_flight * max(1, len(self.replicas))
+        return at_replicas + self.limits.max_waiting
+
+    @property
+    def lanes(self) -> int:
+        """Requests on the wire to one replica at once."""
+        if self.codec is None or not self.codec.can_join:
+            return self.spec.max_in_flight
+        beside = self.joiner is not None and self.joiner.mean_exchange_s >= SLOW_EXCHANGE_S
+        return self.spec.instance_count + beside
+
+    def idle_instances(self) -> int:
+        """Instances of all healthy replicas that have nothing to do, as far as is known here."""
+        return sum(
+            max(0, self.spec.instance_count - replica.in_flight)
+            for replica in self.replicas
+            if not replica.failures
+        )
+
     def leave(self) -> None:
         """The entity is no longer served: waiting requests look for another one."""
         self.is_gone = True
+        if self.joiner is not None:
+            self.joiner.close()
         for replica in self.replicas:
             replica.leave()
         while self.waiters:
@@ -105,11 +152,12 @@ class LiveEntity:
     def try_acquire(self) -> LiveReplica | None:
         """The least busy replica that may take another request, None where there is none."""
         best: LiveReplica | None = None
+        lanes = self.lanes
         for replica in self.replicas:
             if replica.failures:
                 if replica.in_flight or replica.not_before > _now():
                     continue
-            elif replica.in_flight >= self.spec.max_in_flight:
+            elif replica.in_flight >= lanes:
                 continue
             if best is None or replica.in_flight < best.in_flight:
                 best = replica
@@ -137,7 +185,7 @@ class LiveEntity:
                 return replica
         if self.is_gone:
             return None
-        if not self.replicas and not is_retry and not self._is_recovering():
+        if not self.replicas and not is_retry and not self.is_recovering():
             raise ReplicaUnavailable(message)
         if not is_retry and len(self.waiters) >= self.limits.max_waiting:
             raise Overloaded(TOO_MANY)
@@ -184,6 +232,8 @@ class LiveEntity:
 
     def wake(self) -> None:
         """Give free replicas to those who wait, the first first."""
+        if self.joiner is not None:
+            self.joiner.pump()
         while self.waiters:
             if self.waiters[0].done():
                 self.waiters.popleft()
@@ -193,16 +243,20 @@ class LiveEntity:
                 return
             self.waiters.popleft().set_result(replica)
 
-    def _is_recovering(self) -> bool:
+    def is_recovering(self) -> bool:
+        """Whether there were replicas a short while ago."""
         return _now() - self._had_replicas_at < self.limits.recovery_s
 
 
 class LiveRoute:
     """An endpoint."""
 
-    def __init__(self, spec: Route, limits: Limits) -> None:
+    def __init__(
+        self, spec: Route, limits: Limits, reload_soon: Callable[[], None] = lambda: None
+    ) -> None:
         self.spec = spec
         self.limits = limits
+        self._reload_soon = reload_soon
         self.entities: dict[str, LiveEntity] = {}
         self.update(spec)
 
@@ -214,7 +268,7 @@ class LiveRoute:
         for entity in spec.entities:
             live = known.pop(entity.name, None)
             if live is None:
-                live = LiveEntity(entity, self.limits)
+                live = LiveEntity(entity, self.limits, self._reload_soon)
             else:
                 live.update(entity)
             self.entities[entity.name] = live

@@ -174,7 +174,7 @@ class GatewayState:
         if known is None or known.spec.endpoint_id != spec.endpoint_id:
             if known is not None:
                 known.leave()
-            self.routes[name] = LiveRoute(spec, self._limits)
+            self.routes[name] = LiveRoute(spec, self._limits, self.reload_soon)
         else:
             known.update(spec)
 

@@ -7,8 +7,8 @@ requests. It knows just what Triton and MLflow's server send: answers with a Con
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import NamedTuple, cast
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple, cast
 
 from serving.errors import ReplicaUnavailable
 from serving.gateway.errors import ReplicaBroke
@@ -23,6 +23,10 @@ class Reply(NamedTuple):
     status: int
     head: bytes
     body: bytes
+
+
+Done = Callable[[Reply | ReplicaUnavailable], None]
+"""Gets the answer, or why there is none; called once, from the event loop."""
 
 
 class ReplicaPool:
@@ -45,8 +49,34 @@ class ReplicaPool:
             ReplicaUnavailable: No connection.
             ReplicaBroke: The connection ended before the answer was there.
         """
-        connection = self._idle.pop() if self._idle else await self._connect()
-        return await connection.exchange(pieces)
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+        def settle(reply: Reply | ReplicaUnavailable) -> None:
+            if answer.done():
+                return
+            if isinstance(reply, Reply):
+                answer.set_result(reply)
+            else:
+                answer.set_exception(reply)
+
+        exchange = self.submit(pieces, settle)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            exchange.abort()
+            raise
+
+    def submit(self, pieces: Sequence[bytes], done: Done) -> Exchange:
+        """Send one request and have `done` called with what came of it, without a task of its own.
+
+        Never calls `done` before it returns.
+        """
+        exchange = Exchange(done)
+        if self._idle:
+            exchange.begin(self._idle.pop(), pieces)
+        else:
+            exchange.connect(self._connect(), pieces)
+        return exchange
 
     def close(self) -> None:
         """Close the idle connections now, the others after their answer."""
@@ -79,30 +109,77 @@ class ReplicaPool:
         return connection
 
 
+class Exchange:
+    """One request under way."""
+
+    __slots__ = ("_connecting", "_connection", "_done")
+
+    def __init__(self, done: Done) -> None:
+        self._done: Done | None = done
+        self._connection: _Connection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+
+    def abort(self) -> None:
+        """Nobody wants the answer: close the connection; `done` is not called any more."""
+        self._done = None
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._connection is not None:
+            self._connection.abort()
+
+    def begin(self, connection: _Connection, pieces: Sequence[bytes]) -> None:
+        """Send over a connection that is open."""
+        self._connection = connection
+        connection.send(pieces, self._finish)
+
+    def connect(
+        self, connecting: Coroutine[Any, Any, _Connection], pieces: Sequence[bytes]
+    ) -> None:
+        """Send as soon as there is a connection."""
+
+        async def connect_and_begin() -> None:
+            try:
+                connection = await connecting
+            except ReplicaUnavailable as exc:
+                self._finish(exc)
+            else:
+                self.begin(connection, pieces)
+            finally:
+                self._connecting = None
+
+        self._connecting = asyncio.get_running_loop().create_task(connect_and_begin())
+
+    def _finish(self, reply: Reply | ReplicaUnavailable) -> None:
+        done, self._done, self._connection = self._done, None, None
+        if done is not None:
+            done(reply)
+
+
 class _Connection(asyncio.Protocol):
     """One connection; at most one request is under way."""
 
     def __init__(self, pool: ReplicaPool) -> None:
         self._pool = pool
         self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[Reply] | None = None
+        self._done: Done | None = None
         self._chunks: list[bytes] = []
         self._received = 0
         self._wanted = -1  # bytes of the body; -1 until the head is complete
         self._status = 0
         self._head = b""
 
-    async def exchange(self, pieces: Sequence[bytes]) -> Reply:
+    def send(self, pieces: Sequence[bytes], done: Done) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
-            raise ReplicaBroke("The replica closed the connection.")
-        self._answer = asyncio.get_running_loop().create_future()
+            broken = ReplicaBroke("The replica closed the connection.")
+            asyncio.get_running_loop().call_soon(done, broken)
+            return
+        self._done = done
         transport.writelines(pieces)
-        try:
-            return await self._answer
-        except asyncio.CancelledError:
-            transport.abort()
-            raise
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
 
     def close(self) -> None:
         if self._transport is not None:
@@ -117,7 +194,7 @@ class _Connection(asyncio.Protocol):
         self._fail("The replica closed the connection before it answered.")
 
     def data_received(self, data: bytes) -> None:
-        if self._answer is None or self._answer.done():
+        if self._done is None:
             self.close()  # nobody asked for this
             return
         if self._wanted < 0:
@@ -152,25 +229,25 @@ class _Connection(asyncio.Protocol):
         return data[end + 4 :]
 
     def _finish(self, body: bytes) -> None:
-        answer, head = self._answer, self._head
+        done, head = self._done, self._head
         is_reusable = len(body) == self._wanted and b"\r\nconnection: close" not in head
-        self._answer, self._head, self._wanted, self._received = None, b"", -1, 0
+        self._done, self._head, self._wanted, self._received = None, b"", -1, 0
         self._chunks.clear()
         if is_reusable:
             self._pool.take_back(self)
         else:
             self.close()
-        if answer is not None:
-            answer.set_result(Reply(self._status, head, body))
+        if done is not None:
+            done(Reply(self._status, head, body))
 
     def _break(self, message: str) -> None:
         self._fail(message)
         self.close()
 
     def _fail(self, message: str) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(ReplicaBroke(message))
-        self._answer = None
+        done, self._done = self._done, None
+        if done is not None:
+            done(ReplicaBroke(message))
 
 
 def _number(head: bytes, name: bytes) -> int:

@@ -27,11 +27,13 @@ class Answer:
         kind: "ndarray", "list", "dict" (of columns), "frame" or "value".
         names: Of the columns, for "dict" and "frame".
         columns: Arrays of plain numbers, or parsed JSON (lists; anything for "value").
+        compute_s: How long the model took for the call that this is from; None where unknown.
     """
 
     kind: str
     names: tuple[str, ...]
     columns: tuple[Any, ...]
+    compute_s: float | None = None
 
     @property
     def rows(self) -> int | None:
@@ -57,7 +59,26 @@ def unpack_answer(packed: bytes) -> Answer:
             array = np.frombuffer(packed, dtype=dtype, count=count, offset=start)
             columns.append(array.reshape(described["shape"]))
         start += size + (-size % 8)
-    return Answer(header["kind"], tuple(header["names"]), tuple(columns))
+    compute_us = header.get("compute_us")
+    compute_s = None if compute_us is None else compute_us / 1e6
+    return Answer(header["kind"], tuple(header["names"]), tuple(columns), compute_s)
+
+
+def split_answer(answer: Answer, rows: Sequence[int]) -> list[Answer]:
+    """The answer to joined requests as one for each, in joining order.
+
+    Args:
+        answer: With a row for each row of the requests.
+        rows: That each request brought.
+    """
+    if len(rows) == 1:
+        return [answer]
+    answers, start = [], 0
+    for count in rows:
+        columns = tuple(column[start : start + count] for column in answer.columns)
+        answers.append(Answer(answer.kind, answer.names, columns, answer.compute_s))
+        start += count
+    return answers
 
 
 def join_answers(answers: Sequence[Answer]) -> Answer:

@@ -65,16 +65,25 @@ class EntityCodec:
             for spec in input_specs(signature)
         )
 
-    def write(self, part: Part, params: str) -> list[bytes]:
-        """The HTTP request for one part, in pieces."""
-        return self._writer.write(part, params)
+    @property
+    def can_join(self) -> bool:
+        """Whether rows of several requests can travel as one request to Triton."""
+        return self.plan.kind is not InputKind.JSON
 
-    def encode(self, outputs: Sequence[bytes]) -> bytes:
-        """The answer's JSON from the output of each part, in order."""
-        return predictions_json(self.answer(outputs))
+    def join_key(self, part: Part, params: str) -> tuple[object, ...]:
+        """Equal for parts that can travel together, where `can_join`."""
+        return self._writer.join_key(part, params)
+
+    def write(self, parts: Sequence[Part], params: str) -> list[bytes]:
+        """The HTTP request for one part, or for several of the same `join_key`, in pieces."""
+        return self._writer.write(parts, params)
+
+    def encode(self, answers: Sequence[Answer]) -> bytes:
+        """The JSON of a request's answer from those to its parts, in order."""
+        return predictions_json(join_answers(answers))
 
     def answer(self, outputs: Sequence[bytes]) -> Answer:
-        """The answer from the output of each part, in order."""
+        """The answer from the packed output of each part, in order."""
         return join_answers([unpack_answer(output) for output in outputs])
 
     def decode_quickly(self, raw: bytes) -> Decoded | None:

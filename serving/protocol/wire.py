@@ -7,6 +7,7 @@ built once for each combination and kept.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,6 +18,9 @@ from serving.protocol.plan import OUTPUT_NAME, InputPlan
 from serving.protocol.tensors import Array
 
 INFER_PATH = "/v2/models/model/infer"
+TEXT = "str"
+SMALL_BYTES = 64 * 1024
+"""Below this, copying pieces together is cheaper than handing them to the kernel one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +42,47 @@ class RequestWriter:
         self._inputs = plan.inputs
         self._head = lru_cache(maxsize=512)(self._build_head)
 
-    def write(self, part: Part, params: str) -> list[bytes]:
-        """The whole HTTP request, in pieces to be sent one after the other."""
-        shapes = tuple(array.shape for array in part.arrays)
+    def write(self, parts: Sequence[Part], params: str) -> list[bytes]:
+        """The whole HTTP request for parts that share a `join_key`, in pieces to be sent in order.
+
+        Args:
+            parts: At least one; their rows follow each other.
+            params: The parameters' JSON text, the same for all.
+        """
+        arrays = self._joined(parts)
         # Long parameters are not kept: they could fill the memory.
         build = self._head if len(params) <= 1024 else self._build_head
-        return [build(shapes, params), *(array.tobytes() for array in part.arrays)]
+        head = build(tuple(shape for shape, _ in arrays), params)
+        pieces = [head, *(data for _, pieces in arrays for data in pieces)]
+        if len(pieces) > 2 and sum(map(len, pieces)) < SMALL_BYTES:
+            return [b"".join(pieces)]
+        return pieces
+
+    def join_key(self, part: Part, params: str) -> tuple[object, ...]:
+        """Parts of the same key can travel as one: same parameters, same shape of a row.
+
+        The length of text is no part of it: shorter rows are filled up.
+        """
+        return (
+            params,
+            *(
+                None if planned.dtype == TEXT else array.shape[1:]
+                for planned, array in zip(self._inputs, part.arrays, strict=True)
+            ),
+        )
+
+    def _joined(self, parts: Sequence[Part]) -> list[tuple[tuple[int, ...], list[bytes]]]:
+        """Shape and bytes of each input over all parts."""
+        if len(parts) == 1:
+            return [(array.shape, [array.tobytes()]) for array in parts[0].arrays]
+        rows = sum(part.rows for part in parts)
+        found: list[tuple[tuple[int, ...], list[bytes]]] = []
+        for position, planned in enumerate(self._inputs):
+            arrays = [part.arrays[position] for part in parts]
+            if planned.dtype == TEXT:
+                arrays = _of_one_width(arrays)
+            found.append(((rows, *arrays[0].shape[1:]), [array.tobytes() for array in arrays]))
+        return found
 
     def _build_head(self, shapes: tuple[tuple[int, ...], ...], params: str) -> bytes:
         inputs, data_bytes = [], 0
@@ -72,6 +111,15 @@ class RequestWriter:
             f"Inference-Header-Content-Length: {len(header)}\r\n"
             f"Content-Length: {len(header) + data_bytes}\r\n\r\n"
         ).encode() + header
+
+
+def _of_one_width(arrays: Sequence[Array]) -> list[Array]:
+    """Packed text `[N, W]`, filled up to the widest."""
+    width = max(array.shape[1] for array in arrays)
+    return [
+        array if array.shape[1] == width else np.pad(array, ((0, 0), (0, width - array.shape[1])))
+        for array in arrays
+    ]
 
 
 def write_invocation(body: bytes) -> list[bytes]:

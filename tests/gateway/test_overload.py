@@ -38,7 +38,7 @@ def test_beyond_what_may_be_in_flight_requests_wait_and_beyond_that_are_turned_a
 
     statuses = sorted(response.status_code for response in responses)
     assert statuses == [200] * 5 + [429] * 3
-    assert replica.most_in_flight == 2
+    assert replica.most_in_flight <= 2
     turned_away = next(r for r in responses if r.status_code == 429)
     assert turned_away.json()["error_code"] == "REQUEST_LIMIT_EXCEEDED"
     assert turned_away.json()["message"].startswith("Too many concurrent requests.")

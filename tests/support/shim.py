@@ -70,7 +70,7 @@ class LocalModel:
             if isinstance(answer, BaseException):
                 raise answer
         outputs = [bytes(answers[position]) for position in range(len(decoded.parts))]
-        return json.loads(self.codec.encode(outputs))["predictions"]
+        return json.loads(self.codec.encode([self.codec.answer(outputs)]))["predictions"]
 
 
 def stub_model(schema: Any = None, predict: Any = None) -> Any:

@@ -273,9 +273,11 @@ class Runner:
     def _call(self, items):
         data = join([item.take() for item in items])
         params = json.loads(items[0].params) if items[0].params else None
+        started = self.clock()
         kind, names, columns, found = take_apart(self.predict(data, params))
+        compute_us = int((self.clock() - started) * 1e6)
         if items[0].key is None:
-            return {items[0].position: pack_answer(kind, names, columns)}
+            return {items[0].position: pack_answer(kind, names, columns, compute_us)}
         wanted = sum(item.rows for item in items)
         if found != wanted:
             returned = "a single value" if found is None else f"{found} outputs"
@@ -285,7 +287,8 @@ class Runner:
         answers, start = {}, 0
         for item in items:
             stop = start + item.rows
-            answers[item.position] = pack_answer(kind, names, [c[start:stop] for c in columns])
+            own = [column[start:stop] for column in columns]
+            answers[item.position] = pack_answer(kind, names, own, compute_us)
             start = stop
         return answers
 

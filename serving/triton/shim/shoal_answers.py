@@ -4,7 +4,8 @@ An answer is one UINT8 tensor `[1, L]`: u32 header length, JSON header, buffers.
 padded so that the buffers start at a multiple of 8, and so is each buffer:
 
     {"kind": "ndarray" | "list" | "dict" | "frame" | "value", "names": [...],
-     "columns": [{"dtype": "float32", "shape": [2, 3], "size": 24}, {"dtype": "json", "size": 17}]}
+     "columns": [{"dtype": "float32", "shape": [2, 3], "size": 24}, {"dtype": "json", "size": 17}],
+     "compute_us": 740}
 
 Copied beside `model.py`, with the same restrictions.
 """
@@ -19,13 +20,14 @@ import struct
 import numpy as np
 
 
-def pack_answer(kind, names, columns):
+def pack_answer(kind, names, columns, compute_us=None):
     """One request's answer as writable bytes.
 
     Args:
         kind: "ndarray", "list", "dict", "frame" or "value".
         names: Of the columns, for "dict" and "frame".
         columns: Arrays of plain numbers, or anything that JSON can hold.
+        compute_us: Microseconds that the model took for the call that this is from.
     """
     described, buffers = [], []
     for column in columns:
@@ -38,7 +40,8 @@ def pack_answer(kind, names, columns):
             buffer = to_json(column).encode("utf-8")
             described.append({"dtype": "json", "size": len(buffer)})
         buffers.append(buffer)
-    header = json.dumps({"kind": kind, "names": names, "columns": described}).encode()
+    described = {"kind": kind, "names": names, "columns": described, "compute_us": compute_us}
+    header = json.dumps(described).encode()
     header += b" " * (-(4 + len(header)) % 8)
     packed = bytearray(struct.pack("<I", len(header)) + header)
     for buffer in buffers:
