@@ -153,7 +153,11 @@ class Gateway:
         raw = await read_body(receive, head.content_length, self._settings.max_request_bytes)
         watch.begin_answer(route.spec.request_timeout_s)
         outcome = await self._dispatcher.answer(Call(endpoint_name, entity_name, raw))
-        return outcome.body, (_JSON, (b"served-model-name", outcome.entity_name.encode()))
+        return outcome.body, (
+            _JSON,
+            (b"served-model-name", outcome.entity_name.encode()),
+            (b"server-timing", outcome.server_timing(watch.elapsed_s)),
+        )
 
     async def _admit(self, route: LiveRoute, principal: Principal) -> None:
         spec = route.spec

@@ -26,10 +26,33 @@ DEFAULT_MESSAGE = "The endpoint is not ready yet. Try again in a moment."
 
 
 class Outcome(NamedTuple):
-    """An answer and the name of the entity that gave it."""
+    """An answer, the name of the entity that gave it, and where the time went.
+
+    Attributes:
+        replica_s: From the moment at which the request was ready for a replica until its answer.
+        compute_s: Of these, in the model; None where the replica does not tell.
+    """
 
     body: bytes
     entity_name: str
+    replica_s: float
+    compute_s: float | None
+
+    def server_timing(self, total_s: float) -> bytes:
+        """The value of the header `Server-Timing`, in milliseconds.
+
+        `gateway` is the gateway's own work; `queue` the wait for the model, the ways there and
+        back included; `compute` the model's call, shared with the requests that it was joined with.
+        """
+        gateway_ms = max(0.0, total_s - self.replica_s) * 1e3
+        if self.compute_s is None:
+            return b"gateway;dur=%.2f, replica;dur=%.2f" % (gateway_ms, self.replica_s * 1e3)
+        queue_ms = max(0.0, self.replica_s - self.compute_s) * 1e3
+        return b"gateway;dur=%.2f, queue;dur=%.2f, compute;dur=%.2f" % (
+            gateway_ms,
+            queue_ms,
+            self.compute_s * 1e3,
+        )
 
 
 class Dispatcher:
@@ -54,7 +77,7 @@ class Dispatcher:
                     body = await self._invoke(route, entity, call)
                 else:
                     body = await self._infer(route, entity, entity.joiner, call)
-                return Outcome(body, entity.spec.name)
+                return Outcome(body, entity.spec.name, call.exchange_s, call.compute_s)
             except Moved:
                 continue
 

@@ -117,6 +117,7 @@ class Watch:
     """
 
     __slots__ = (
+        "_begun_at",
         "_deadline",
         "_handle",
         "_loop",
@@ -133,9 +134,15 @@ class Watch:
         self._receive = receive
         self._watcher: asyncio.Task[None] | None = None
         self._started = False
-        self._deadline = self._loop.time() + body_timeout_s
+        self._begun_at = self._loop.time()
+        self._deadline = self._begun_at + body_timeout_s
         self.cut: Cut | None = None
         self._handle = self._loop.call_later(min(_FIRST_LOOK_S, body_timeout_s), self._look)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the request's head was here."""
+        return self._loop.time() - self._begun_at
 
     def begin_answer(self, timeout_s: float) -> None:
         """The body is there; the answer has to be there in `timeout_s`."""

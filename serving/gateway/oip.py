@@ -135,7 +135,11 @@ class OpenInference:
                 outcome = await self._dispatcher.answer(call)
         except TimeoutError as exc:
             raise DeadlineExceeded(TIMED_OUT) from exc
-        headers = [_JSON, (b"served-model-name", outcome.entity_name.encode())]
+        headers = [
+            _JSON,
+            (b"served-model-name", outcome.entity_name.encode()),
+            (b"server-timing", outcome.server_timing(watch.elapsed_s)),
+        ]
         if form.header_length is not None:
             length = str(form.header_length).encode()
             headers[:1] = [_BINARY, (b"inference-header-content-length", length)]

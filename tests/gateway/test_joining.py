@@ -113,3 +113,16 @@ def test_the_request_that_kills_the_model_is_found_and_the_others_are_answered(
     statuses = [response.status_code for response in responses]
     assert statuses == [503 if n == BAD else 200 for n in range(20)]
     assert "ended 3 times" in responses[int(BAD)].json()["message"]
+
+
+def test_the_answer_tells_where_the_time_went(
+    served: GatewayServer, replica: StandInReplica
+) -> None:
+    replica.behave = slow(0.2)
+
+    header = served.ask(row(1)).headers["server-timing"]
+
+    parts = dict(part.split(";dur=") for part in header.split(", "))
+    assert parts.keys() == {"gateway", "replica"}  # the stand-in does not tell its compute time
+    assert float(parts["replica"]) >= 200
+    assert float(parts["gateway"]) < 200

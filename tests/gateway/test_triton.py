@@ -137,6 +137,9 @@ def test_many_callers_each_get_their_own_rows(picky: str, serve: Any) -> None:
     responses = gateway.ask_all([{"inputs": body} for body in bodies])
 
     assert [r.json() for r in responses] == [{"predictions": expected(b)} for b in bodies]
+    timing = dict(part.split(";dur=") for part in responses[0].headers["server-timing"].split(", "))
+    assert timing.keys() == {"gateway", "queue", "compute"}
+    assert float(timing["compute"]) > 0
 
 
 def test_a_bad_request_among_good_ones_fails_alone(picky: str, serve: Any) -> None:
