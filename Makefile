@@ -34,12 +34,12 @@ demo: $(INSTALLED)
 up: $(INSTALLED)
 	@exec $(BIN)/python manage.py up
 
-# Two at a time. The browser's tests keep an event loop in their process, so they run in one of
-# their own; the tests that start the whole stack load the machine enough by themselves.
+# Two at a time. The browser's tests keep an event loop in their process, so they run in processes
+# of their own; so do those that start the whole stack, one for each process.
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -m "not stack and not browser" -n 2 --dist loadfile
-	$(BIN)/python -m pytest -m "browser and not stack"
-	$(BIN)/python -m pytest -m stack
+	$(BIN)/python -m pytest -m "browser and not stack" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m stack -n 2 --dist loadfile
 
 test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not triton and not stack and not browser and not gpu"

@@ -6,6 +6,7 @@ made once and kept in `.cache/`, named by what is in it.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -42,13 +43,16 @@ def client_python(names: tuple[str, ...] = SMALL) -> Path:
     digest = hashlib.sha256(" ".join([sys.version, *wanted]).encode()).hexdigest()[:12]
     folder = ROOT / ".cache" / f"client-{digest}"
     python, done = folder / "bin" / "python", folder / "installed"
-    if not done.exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        (folder / "lib64").unlink(missing_ok=True)  # else every package is packed twice
-        pip = [str(python), "-m", "pip", "install", "-q", *wanted]
-        subprocess.run(pip, check=True, capture_output=True)
-        done.touch()
+    folder.parent.mkdir(exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two runs of tests may want it at once
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+            (folder / "lib64").unlink(missing_ok=True)  # else every package is packed twice
+            pip = [str(python), "-m", "pip", "install", "-q", *wanted]
+            subprocess.run(pip, check=True, capture_output=True)
+            done.touch()
     return python
 
 
