@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal.endpoints.pages import actions, detail, form, limits, listing, query, sharing
+from portal.endpoints.pages import actions, batching, detail, form, limits, listing, query, sharing
 
 urlpatterns: list[URLPattern] = [
     path("", listing.endpoints, name="endpoints"),
@@ -16,6 +16,13 @@ urlpatterns: list[URLPattern] = [
     path("endpoints/new/name/", form.check_name, name="endpoint-create-name"),
     path("endpoints/<str:name>/", detail.overview, name="endpoint"),
     path("endpoints/<str:name>/status/", detail.status, name="endpoint-status"),
+    path("endpoints/<str:name>/batching/", batching.batching, name="endpoint-batching"),
+    path(
+        "endpoints/<str:name>/batching/status/",
+        batching.batching_status,
+        name="endpoint-batching-status",
+    ),
+    path("endpoints/<str:name>/batching/measure/", batching.measure_again, name="endpoint-measure"),
     path("endpoints/<str:name>/events/", detail.events, name="endpoint-events"),
     path("endpoints/<str:name>/settings/", detail.settings_tab, name="endpoint-settings"),
     path(

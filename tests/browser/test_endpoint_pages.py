@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Browser, expect
 from pytest_django.live_server_helper import LiveServer
 
 from portal.accounts.models import User
-from portal.endpoints.models import Endpoint
+from portal.endpoints.models import Endpoint, Replica
 from portal.endpoints.states import ConfigUpdate, Ready, StepName, StepState
 from portal.previews.services import set_enabled
 from tests.browser.conftest import Tab
+from tests.support.batching import tell_batching
 from tests.support.factories import (
     AdminFactory,
     DeploymentFactory,
@@ -27,6 +30,8 @@ PAGES = (
     "/endpoints/new/",
     "/endpoints/detector/",
     "/endpoints/detector/edit/",
+    "/endpoints/detector/batching/",
+    "/endpoints/detector/batching/measure/?entity=main",
     "/endpoints/detector/events/",
     "/endpoints/detector/query/",
     "/endpoints/detector/settings/",
@@ -46,6 +51,7 @@ def boss() -> User:
 def endpoints(boss: User) -> list[Endpoint]:
     """One that serves behind Triton, and one that is rolling out."""
     serving = live_endpoint(endpoint_name="detector", creator=boss)
+    tell_batching(Replica.objects.get(), {1: 40, 4: 20, 8: 500})
     rolling = live_endpoint(endpoint_name="rolling", creator=boss, throughput_optimized=False)
     config = EndpointConfigFactory(endpoint=rolling, version=2)
     ServedEntityFactory(config=config, optimized=True)
@@ -180,3 +186,27 @@ def test_the_chosen_snippet_is_remembered(
 
     expect(page.get_by_text("get_deploy_client").first).to_be_visible()
     expect(page.get_by_text("curl http")).to_be_hidden()
+
+
+def test_charts_are_drawn_in_the_pages_colours_and_stand_in_tables_too(
+    browser: Browser, live_server: LiveServer, boss: User, endpoints: list[Endpoint]
+) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    tab = Tab(context)
+    tab.enter(live_server.url, boss)
+    page = tab.page
+    page.goto(f"{live_server.url}/endpoints/detector/batching/")
+    sizes = page.get_by_role("img", name=re.compile("Batches by their rows"))
+    bars = sizes.locator(".bars .point path")
+
+    expect(bars).to_have_count(3)
+    light = bars.first.evaluate("bar => getComputedStyle(bar).fill")
+    page.emulate_media(color_scheme="dark")
+    expect(bars.first).not_to_have_css("fill", light)
+    expect(
+        page.get_by_role("img", name=re.compile("the knee")).locator(".scatterlayer .trace")
+    ).to_have_count(2)
+    page.get_by_text("Show data").first.click()
+    expect(page.get_by_role("table", name="Batches by their rows")).to_contain_text("500")
+    assert tab.complaints == []
+    context.close()

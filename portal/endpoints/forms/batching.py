@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from portal.endpoints.models import BackendDecision, ServedEntity
-from portal.endpoints.routes import latest_decision
+from portal.endpoints.models import ServedEntity
+from portal.endpoints.reading import batching_in_force
 from portal.endpoints.services.validation import BATCHING_BOUNDS, MAX_PREFERRED_SIZES
-from serving.spec import Backend
 
 LABELS = {
     "max_batch_size": "Largest batch (rows)",
@@ -116,12 +115,8 @@ def as_text(value: object) -> str:
 
 def automatic_values(entity: ServedEntity) -> dict[str, str]:
     """What the newest deployment put in force of itself, without an override."""
-    decision: BackendDecision | None = latest_decision(entity)
-    if decision is None or decision.backend != Backend.TRITON:
-        return {}
-    sources = decision.batching.get("sources", {})
     return {
-        key: as_text(decision.batching[key])
-        for key in BATCHING_KEYS
-        if key in decision.batching and sources.get(key, "default") != "override"
+        field.key: as_text(field.value)
+        for field in batching_in_force(entity)
+        if field.source != "override"
     }

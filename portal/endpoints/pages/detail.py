@@ -29,7 +29,7 @@ from portal.endpoints.models import (
 from portal.endpoints.pages.common import Opened, live, open_endpoint, page
 from portal.endpoints.pages.limits import form_values, limit_rows
 from portal.endpoints.reading import TritonView
-from portal.endpoints.routes import latest_decision
+from portal.endpoints.realised import realised_batching
 from portal.endpoints.states import (
     ConfigUpdate,
     DeploymentState,
@@ -41,7 +41,6 @@ from portal.endpoints.states import (
 from portal.ui.sharing import Share
 from portal.ui.tones import Chip, Tone
 from serving.permissions import Action
-from serving.spec import Backend
 from serving.workloads import WORKLOAD_TYPES
 
 PENDING_TITLES = {
@@ -95,6 +94,7 @@ class EntityPart:
     triton: TritonView
     replicas: tuple[ReplicaRow, ...]
     is_emulated: bool
+    batched: str  # one sentence on realised batching; empty off Triton
 
     @property
     def is_active(self) -> bool:
@@ -170,6 +170,7 @@ def _config(config: EndpointConfig, title: str) -> ConfigPart:
     parts = []
     for entity in config.entities.select_related("model_version__model"):
         kind = WORKLOAD_TYPES.get(entity.workload_type)
+        batched = realised_batching(entity)
         parts.append(
             EntityPart(
                 entity=entity,
@@ -178,6 +179,7 @@ def _config(config: EndpointConfig, title: str) -> ConfigPart:
                 triton=reading.triton_view(entity),
                 replicas=tuple(_replica(r) for r in reading.live_replicas(entity)),
                 is_emulated=bool(kind and kind.is_gpu and not is_gpu_here),
+                batched=batched.sentence if batched else "",
             )
         )
     return ConfigPart(config=config, title=title, entities=tuple(parts))
@@ -291,37 +293,5 @@ def show_settings(
         "known": known_names() if opened.may[Action.CHANGE_PERMISSIONS] else None,
         "limits": limit_rows(endpoint),
         "limit_values": form_values(endpoint),
-        "batching": _batching(config) if config else [],
     }
     return render(request, "endpoints/settings.html", context, status=status)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchingRow:
-    """A batching value in force, and where it came from."""
-
-    entity: str
-    key: str
-    value: str
-    source: str
-
-
-def _batching(config: EndpointConfig) -> list[BatchingRow]:
-    """What the newest deployment put in force on each throughput-optimized entity."""
-    rows = []
-    for entity in config.entities.prefetch_related("decisions"):
-        decision = latest_decision(entity)
-        if decision is None or decision.backend != Backend.TRITON:
-            continue
-        sources = decision.batching.get("sources", {})
-        rows += [
-            BatchingRow(
-                entity=entity.name,
-                key=key,
-                value=", ".join(map(str, value)) if isinstance(value, list) else str(value),
-                source=str(sources.get(key, "default")),
-            )
-            for key, value in decision.batching.items()
-            if key != "sources"
-        ]
-    return rows

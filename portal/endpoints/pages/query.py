@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import http.client
 import json
+import re
 import secrets
 import time
 from collections.abc import Mapping
@@ -31,6 +32,37 @@ TOKEN_LIFETIME_S = 700
 MAX_BODY_CHARACTERS = 1_000_000
 MAX_SHOWN_BYTES = 64 * 1024
 UNKNOWN_TOKEN_WAIT_S = 2.0
+
+
+PARTS = {
+    "gateway": "in the gateway",
+    "queue": "in Triton's queue",
+    "compute": "in the model",
+}
+"""The gateway's `Server-Timing` metrics, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A part of a request's time."""
+
+    label: str
+    ms: float
+
+
+def read_server_timing(header: str) -> dict[str, float]:
+    """Durations in milliseconds by name: `gateway;dur=0.8, queue;dur=3.1`.
+
+    Format: https://www.w3.org/TR/server-timing/
+    """
+    found = {}
+    for metric in header.split(","):
+        name, _, parameters = metric.strip().partition(";")
+        duration = re.search(r"(?:^|;)\s*dur=\"?([0-9.]+)", parameters)
+        if duration:
+            with contextlib.suppress(ValueError):
+                found[name.strip()] = float(duration[1])
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +87,12 @@ class Answer:
     @property
     def served_by(self) -> str:
         return self.headers.get("served-model-name", "")
+
+    @property
+    def split(self) -> list[Share]:
+        """Where the time went, by the gateway's own account; empty without one."""
+        told = read_server_timing(self.headers.get("server-timing", ""))
+        return [Share(label=label, ms=told[key]) for key, label in PARTS.items() if key in told]
 
 
 @page
