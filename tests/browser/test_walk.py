@@ -71,6 +71,12 @@ def test_from_logging_in_to_deleting(stack: Stack, tab: Tab) -> None:
     answer = page.locator("#answer")
     expect(answer.get_by_text("200 OK")).to_be_visible()
     expect(answer.locator("pre")).to_contain_text("[10.0, 4.0]")
+    split = answer.locator("[data-time-split]")
+    expect(split).to_have_text(
+        re.compile(
+            r"gateway [\d.]+ ms, waiting for the model [\d.]+ ms, the model's call [\d.]+ ms"
+        )
+    )
     body.fill('{"inputs": [[-1, 2, 3, 4]]}')
     page.get_by_role("button", name="Send request").click()
     expect(answer.get_by_text("400 Bad Request")).to_be_visible()

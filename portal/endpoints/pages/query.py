@@ -35,11 +35,12 @@ UNKNOWN_TOKEN_WAIT_S = 2.0
 
 
 PARTS = {
-    "gateway": "in the gateway",
-    "queue": "in Triton's queue",
-    "compute": "in the model",
+    "gateway": "gateway",
+    "queue": "waiting for the model",
+    "compute": "the model's call",
+    "replica": "the replica",
 }
-"""The gateway's `Server-Timing` metrics, in words."""
+"""The gateway's `Server-Timing` metrics, in words; Triton has two where others have one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
