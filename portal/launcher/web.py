@@ -11,13 +11,15 @@ import sys
 
 import uvicorn
 
+from portal.launcher.patience import PatientProtocol, bound_unread_answers
+
 
 def main(fd: int) -> None:
     """Serve `portal.asgi` until SIGTERM."""
     config = uvicorn.Config(
         "portal.asgi:application",
         loop="uvloop",
-        http="httptools",
+        http=PatientProtocol,
         lifespan="on",
         access_log=False,
         log_level="warning",
@@ -26,7 +28,9 @@ def main(fd: int) -> None:
         timeout_graceful_shutdown=10,
         proxy_headers=False,  # portal.proxies decides whom to believe
     )
-    uvicorn.Server(config).run(sockets=[socket.socket(fileno=fd)])
+    listener = socket.socket(fileno=fd)
+    bound_unread_answers(listener)
+    uvicorn.Server(config).run(sockets=[listener])
 
 
 if __name__ == "__main__":

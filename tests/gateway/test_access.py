@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import socket
 import time
@@ -204,6 +205,58 @@ def test_a_body_that_never_comes_is_given_up(
 
     assert answer.startswith(b"HTTP/1.1 400")
     assert b"did not arrive in time" in answer
+
+
+def test_hundreds_of_half_sent_requests_cost_others_nothing(
+    start_gateway: Callable[..., GatewayServer], publisher: Publisher, replica: StandInReplica
+) -> None:
+    gateway = start_gateway(head_timeout_s=1.5, body_timeout_s=1.5)
+    publisher.route(entity(replica.address, max_in_flight=1))
+    wait_until_answered(gateway)
+    head = (
+        f"POST /serving-endpoints/shoal/invocations HTTP/1.1\r\nHost: x\r\n"
+        f"Authorization: Bearer {TOKEN}\r\nContent-Length: 100\r\n\r\n{{"
+    ).encode()
+    halves = [head, head[:60], b""] * 100
+
+    with contextlib.ExitStack() as stack:
+        connections = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", gateway.port), timeout=10))
+            for _ in halves
+        ]
+        for connection, half in zip(connections, halves, strict=True):
+            connection.sendall(half)
+        answers = [gateway.ask({"inputs": [[1, 2, 3]]}).status_code for _ in range(20)]
+        ends = [connection.recv(65536)[:12] for connection in connections]
+
+    assert answers == [200] * 20
+    assert ends == [b"HTTP/1.1 400", b"", b""] * 100
+
+
+def test_a_second_head_on_a_connection_is_waited_for_as_long_as_the_first(
+    start_gateway: Callable[..., GatewayServer], publisher: Publisher, replica: StandInReplica
+) -> None:
+    gateway = start_gateway(head_timeout_s=0.5)
+    publisher.route(entity(replica.address))
+    wait_until_answered(gateway)
+    body = b'{"inputs": [[1, 2, 3]]}'
+    whole = (
+        f"POST /serving-endpoints/shoal/invocations HTTP/1.1\r\nHost: x\r\n"
+        f"Authorization: Bearer {TOKEN}\r\nContent-Length: {len(body)}\r\n\r\n"
+    ).encode() + body
+
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as connection:
+        connection.sendall(whole)
+        first = connection.recv(65536)
+        time.sleep(0.7)
+        connection.sendall(whole)
+        second = connection.recv(65536)
+        connection.sendall(whole[:50])
+        end = connection.recv(65536)
+
+    assert first.startswith(b"HTTP/1.1 200")
+    assert second.startswith(b"HTTP/1.1 200")
+    assert end == b""
 
 
 @pytest.mark.parametrize(

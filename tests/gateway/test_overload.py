@@ -115,6 +115,38 @@ def test_a_caller_who_hangs_up_frees_the_place(
     release.set()
 
 
+def test_a_queued_request_whose_caller_hung_up_is_not_sent_to_the_replica(
+    gateway: GatewayServer, publisher: Publisher, replica: StandInReplica
+) -> None:
+    publisher.route(entity(replica.address, max_in_flight=1))
+    wait_until_answered(gateway)
+    release = threading.Event()
+    replica.behave = Once(lambda handler, rows: not release.wait(10))
+    replica.calls = 0
+    first = threading.Thread(target=lambda: gateway.ask(BODY))
+    first.start()
+    while not replica.calls:
+        time.sleep(0.01)
+    queued = [http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=5) for _ in range(5)]
+    for connection in queued:
+        connection.request(
+            "POST",
+            "/serving-endpoints/shoal/invocations",
+            json.dumps(BODY),
+            {"Authorization": f"Bearer {TOKEN}"},
+        )
+    time.sleep(0.5)  # the gateway looks after a caller once he has waited for a moment
+
+    for connection in queued:
+        connection.close()
+    time.sleep(0.2)
+    release.set()
+    first.join()
+
+    assert gateway.ask(BODY).json() == ANSWER
+    assert replica.calls == 2
+
+
 def test_traffic_is_split_by_weight(
     gateway: GatewayServer, publisher: Publisher, replica: StandInReplica
 ) -> None:

@@ -19,6 +19,7 @@ import redis
 import requests
 import uvicorn
 
+from portal.launcher.patience import PatientProtocol
 from serving import bus
 from serving.gateway.app import GatewaySettings, create_gateway
 from serving.spec import Backend, Principal, Route, RouteEntity, RouteReplica, to_json
@@ -37,8 +38,9 @@ VECTOR = {
 class GatewayServer:
     """Uvicorn with the gateway, in a thread with its own loop."""
 
-    def __init__(self, redis_url: str, **settings: Any) -> None:
+    def __init__(self, redis_url: str, *, head_timeout_s: float = 60.0, **settings: Any) -> None:
         application = create_gateway(GatewaySettings(redis_url=redis_url, **settings))
+        protocol = type("Protocol", (PatientProtocol,), {"head_timeout_s": head_timeout_s})
         config = uvicorn.Config(
             application,
             host="127.0.0.1",
@@ -46,6 +48,7 @@ class GatewayServer:
             log_level="warning",
             lifespan="on",
             loop="uvloop",
+            http=protocol,
             timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)
