@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
+from uuid import uuid4
 
 import redis
 from django.conf import settings
@@ -54,6 +55,7 @@ def publish_all(routes: Mapping[str, Route], principals: Mapping[str, Principal]
         differs = _replace(bus.ROUTES, wanted_routes) | _replace(bus.PRINCIPALS, wanted_principals)
         is_new = client().set(bus.PUBLISHED, "1", nx=True)
         if differs or is_new:
+            client().set(bus.REVISION, uuid4().hex)
             client().publish(bus.CHANGES, "all")
     except redis.RedisError as exc:
         log.warning("nothing published, Redis does not answer: %s", exc)
@@ -77,6 +79,7 @@ def _set(key: str, field: str, value: str | None, change: str) -> None:
                 pipe.hdel(key, field)
             else:
                 pipe.hset(key, field, value)
+            pipe.set(bus.REVISION, uuid4().hex)
             pipe.publish(bus.CHANGES, change)
             pipe.execute()
     except redis.RedisError as exc:

@@ -18,6 +18,10 @@ PUBLISHED = "shoal:published"
 
 Without it, readers keep what they have."""
 
+REVISION = "shoal:revision"
+"""String, another one after each change of routes or principals: readers that know it need not look
+further, however much is published."""
+
 CHANGES = "shoal:changes"
 """Channel: `route:<endpoint name>`, `principal:<sha256>` when a field was set or removed; `all`."""
 

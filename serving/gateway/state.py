@@ -46,6 +46,7 @@ class GatewayState:
         self.routes: dict[str, LiveRoute] = {}
         self.principals: dict[str, Principal] = {}
         self.is_loaded = False
+        self._revision: str | None = None  # of what was read last, where it was complete
         self._texts: dict[tuple[str, str], str] = {}  # what was published, to spare parsing
         self._token_use: dict[str, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -137,14 +138,19 @@ class GatewayState:
             await self._load(client)
 
     async def _load(self, client: redis.asyncio.Redis) -> None:
+        """Read everything, unless nothing has changed since it was read."""
+        if self._revision is not None and _text(await client.get(bus.REVISION)) == self._revision:
+            return
         async with client.pipeline(transaction=True) as pipe:
             pipe.exists(bus.PUBLISHED)
+            pipe.get(bus.REVISION)
             pipe.hgetall(bus.ROUTES)
             pipe.hgetall(bus.PRINCIPALS)
-            is_published, routes, principals = await pipe.execute()
+            is_published, revision, routes, principals = await pipe.execute()
         # A Redis that lost its data is filled again within seconds; until then what it lacks is
         # not gone.
         self._take_over(routes, principals, is_complete=bool(is_published))
+        self._revision = _text(revision) if is_published else None
         self.is_loaded = self.is_loaded or bool(is_published) or bool(principals)
 
     def _take_over(

@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -127,7 +128,12 @@ class Publisher:
         """A querier with a token, and the word that all is published."""
         self.principal(TOKEN, user_id="querier")
         self._client.set(bus.PUBLISHED, "1")
-        self._client.publish(bus.CHANGES, "all")
+        self._tell("all")
+
+    def _tell(self, change: str) -> None:
+        self._client.set(bus.REVISION, uuid.uuid4().hex)
+        if change:
+            self._client.publish(bus.CHANGES, change)
 
     def principal(self, token: str, **changes: Any) -> None:
         """Publish a token."""
@@ -140,14 +146,13 @@ class Publisher:
         }
         sha256 = hashlib.sha256(token.encode()).hexdigest()
         self._client.hset(bus.PRINCIPALS, sha256, to_json(Principal(**values | changes)))
-        self._client.publish(bus.CHANGES, f"principal:{sha256}")
+        self._tell(f"principal:{sha256}")
 
     def revoke(self, token: str, *, silently: bool = False) -> None:
         """Remove a token, maybe without the message that tells of it."""
         sha256 = hashlib.sha256(token.encode()).hexdigest()
         self._client.hdel(bus.PRINCIPALS, sha256)
-        if not silently:
-            self._client.publish(bus.CHANGES, f"principal:{sha256}")
+        self._tell("" if silently else f"principal:{sha256}")
 
     def route(self, *entities: RouteEntity, endpoint: str = "shoal", **changes: Any) -> None:
         """Publish an endpoint."""
@@ -162,12 +167,12 @@ class Publisher:
             "group_levels": {},
         }
         self._client.hset(bus.ROUTES, endpoint, to_json(Route(**values | changes)))
-        self._client.publish(bus.CHANGES, f"route:{endpoint}")
+        self._tell(f"route:{endpoint}")
 
     def remove_route(self, endpoint: str = "shoal") -> None:
         """Remove an endpoint."""
         self._client.hdel(bus.ROUTES, endpoint)
-        self._client.publish(bus.CHANGES, f"route:{endpoint}")
+        self._tell(f"route:{endpoint}")
 
 
 def wait_until_answered(
