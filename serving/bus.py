@@ -38,6 +38,21 @@ def replica_status_key(replica_id: str) -> str:
     return f"shoal:replica:{replica_id}"
 
 
+def meter_key(endpoint_id: str) -> str:
+    """Hash with expiry: all that was counted of an endpoint's requests (`serving.metering`)."""
+    return f"shoal:meter:{endpoint_id}"
+
+
+def meter_slot_key(endpoint_id: str, slot: int) -> str:
+    """Hash with expiry: an endpoint's requests by status in ten seconds."""
+    return f"shoal:meter:{endpoint_id}:{slot}"
+
+
+def meter_number_key(process: str) -> str:
+    """String with expiry: the number of the newest addition that a gateway has made."""
+    return f"shoal:meter-number:{process}"
+
+
 def limit_key(endpoint_id: str, counted: str) -> str:
     """Hash with expiry: the calls of one rate limit in this minute and in the one before."""
     return f"shoal:limit:{endpoint_id}:{counted}"

@@ -29,6 +29,7 @@ from serving.gateway.errors import (
 )
 from serving.gateway.http import ClientGone, Cut, Head, Watch, read_body, read_head
 from serving.gateway.limiting import RateLimiter
+from serving.gateway.meter import Meter
 from serving.gateway.oip import Door, OpenInference, error_fields, is_open_inference
 from serving.gateway.replies import TIMED_OUT
 from serving.gateway.routing import Limits, LiveRoute
@@ -86,7 +87,8 @@ class Gateway:
         self._state = GatewayState(settings.redis_url, self._limits)
         self._dispatcher = Dispatcher(self._state)
         self._limiter = RateLimiter(settings.redis_url, settings.processes)
-        door = Door(self._principal_of, self._route_for, self._admit)
+        self._meter = Meter(settings.redis_url)
+        door = Door(self._principal_of, self._route_for, self._admit, self._meter.measure)
         self._oip = OpenInference(door, self._dispatcher, settings.max_request_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,10 +103,12 @@ class Gateway:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 await self._state.start()
+                self._meter.start()
                 Thread(target=import_mlflow, name="import-mlflow", daemon=True).start()
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self._state.stop()
+                await self._meter.stop()
                 await self._limiter.stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
@@ -148,11 +152,13 @@ class Gateway:
         endpoint_name, entity_name = _names_in(scope["path"], scope["method"])
         principal = self._principal_of(head)
         route = self._route_for(endpoint_name, principal, Action.QUERY)
-        if route.spec.rate_limits:
-            await self._admit(route, principal)
-        raw = await read_body(receive, head.content_length, self._settings.max_request_bytes)
-        watch.begin_answer(route.spec.request_timeout_s)
-        outcome = await self._dispatcher.answer(Call(endpoint_name, entity_name, raw))
+        with self._meter.measure(route.spec.endpoint_id, watch) as measured:
+            if route.spec.rate_limits:
+                await self._admit(route, principal)
+            raw = await read_body(receive, head.content_length, self._settings.max_request_bytes)
+            watch.begin_answer(route.spec.request_timeout_s)
+            call = measured.begin(Call(endpoint_name, entity_name, raw))
+            outcome = await self._dispatcher.answer(call)
         return outcome.body, (
             _JSON,
             (b"served-model-name", outcome.entity_name.encode()),

@@ -59,6 +59,7 @@ class Call:
     Attributes:
         raw: The body as it came.
         form: How to read it, where it is not MLflow's scoring JSON.
+        served: The entity that has it now; empty before one was chosen.
         decoded: What it became for `codec`.
         breaks: How many replicas ended while they had it.
         failing_since: Of the first failure, on the loop's clock; None without one.
@@ -70,6 +71,7 @@ class Call:
     entity_name: str | None
     raw: bytes
     form: Form | None = None
+    served: str = ""
     codec: EntityCodec | None = None
     decoded: Decoded | None = None
     invocation: list[bytes] | None = None

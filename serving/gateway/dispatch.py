@@ -72,6 +72,7 @@ class Dispatcher:
             if route is None:
                 raise EndpointDoesNotExist(f"Endpoint '{call.endpoint_name}' does not exist.")
             entity = self._choose(route, call)
+            call.served = entity.spec.name
             try:
                 if entity.joiner is None:
                     body = await self._invoke(route, entity, call)

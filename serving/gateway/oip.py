@@ -22,6 +22,7 @@ from serving.gateway.calls import Call
 from serving.gateway.dispatch import DEFAULT_MESSAGE, Dispatcher
 from serving.gateway.errors import EndpointDoesNotExist, EndpointStopped, UnknownPath
 from serving.gateway.http import Head, Watch, read_body, too_large
+from serving.gateway.meter import Measured
 from serving.gateway.oip_about import config_of, metadata_of, server_metadata, statistics_of
 from serving.gateway.oip_form import OpenInferenceForm
 from serving.gateway.replies import TIMED_OUT
@@ -76,11 +77,13 @@ class Door(NamedTuple):
         authenticate: The caller.
         find: The endpoint that the caller may do this to.
         admit: Counts a request against the endpoint's rate limits.
+        measure: Counts the request that is answered inside the `with`.
     """
 
     authenticate: Callable[[Head], Principal]
     find: Callable[[str, Principal, Action], LiveRoute]
     admit: Callable[[LiveRoute, Principal], Awaitable[None]]
+    measure: Callable[[str, Watch], Measured]
 
 
 def is_open_inference(path: str) -> bool:
@@ -123,18 +126,19 @@ class OpenInference:
             case _:
                 raise _unknown(method, scope["path"], path.words)
         route = self._door.find(path.endpoint_name, principal, Action.QUERY)
-        await self._door.admit(route, principal)
-        raw = await read_body(receive, head.content_length, self._max_request_bytes)
-        watch.begin_answer(route.spec.request_timeout_s)
-        entity_name = _entity_name(route, path.served_name, model, version)
-        request = await self._read(scope, raw)
-        form = OpenInferenceForm(request, model)
-        call = Call(path.endpoint_name, entity_name, raw, form=form)
-        try:
-            async with asyncio.timeout(request.timeout_s):
-                outcome = await self._dispatcher.answer(call)
-        except TimeoutError as exc:
-            raise DeadlineExceeded(TIMED_OUT) from exc
+        with self._door.measure(route.spec.endpoint_id, watch) as measured:
+            await self._door.admit(route, principal)
+            raw = await read_body(receive, head.content_length, self._max_request_bytes)
+            watch.begin_answer(route.spec.request_timeout_s)
+            entity_name = _entity_name(route, path.served_name, model, version)
+            request = await self._read(scope, raw)
+            form = OpenInferenceForm(request, model)
+            call = measured.begin(Call(path.endpoint_name, entity_name, raw, form=form))
+            try:
+                async with asyncio.timeout(request.timeout_s):
+                    outcome = await self._dispatcher.answer(call)
+            except TimeoutError as exc:
+                raise DeadlineExceeded(TIMED_OUT) from exc
         headers = [
             _JSON,
             (b"served-model-name", outcome.entity_name.encode()),
