@@ -187,6 +187,26 @@ class BatchingSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUsage:
+    """How busy and how full one of a replica's GPUs is; another replica may share it."""
+
+    index: int
+    busy_percent: float
+    memory_bytes: int
+    memory_percent: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a replica's processes use of what they may use on their node."""
+
+    cpu_percent: float
+    memory_bytes: int
+    memory_percent: float
+    gpus: tuple[GpuUsage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaStatus:
     """What a replica publishes about itself, every 2 s and at each change.
 
@@ -198,6 +218,7 @@ class ReplicaStatus:
         message: One sentence: what it waits for, or what went wrong.
         beat_at: When this was published, seconds since 1970.
         batching_seen: What Triton batched; None on the standard backend and before it is known.
+        usage: Of its node while it serves, measured every few seconds.
     """
 
     replica_id: str
@@ -215,6 +236,7 @@ class ReplicaStatus:
     exit_code: int | None = None
     evidence: tuple[Evidence, ...] = ()
     batching_seen: BatchingSeen | None = None
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from serving.replica.ports import Ports, are_free, free_ports
 from serving.replica.restarts import Failure, RestartPolicy, describe_exit
 from serving.replica.server import Health, make_server
 from serving.replica.status import StatusPublisher
+from serving.replica.usage import UsageMeter
 from serving.spec import ReplicaSpec, ReplicaState, ReplicaStatus
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class Supervisor:
         self._server = make_server(spec, store.say)
         self._policy = RestartPolicy()
         self._secrets = secret_values(spec)
+        self._usage = UsageMeter(spec.device)
         self._ports: Ports | None = None
         self._is_stopping = False
         self._deadline = time.monotonic() + spec.start_deadline_s
@@ -130,7 +132,9 @@ class Supervisor:
         finally:
             life.end()
             self._server.clean_up()
-            self._status = replace(self._status, server_pid=None, evidence=(), batching_seen=None)
+            self._status = replace(
+                self._status, server_pid=None, evidence=(), batching_seen=None, usage=None
+            )
 
     def _await_ready(self, life: Life) -> Failure | None:
         answered_at: float | None = None
@@ -190,6 +194,7 @@ class Supervisor:
                     )
                 self._tell_evidence()
                 self._tell_batching(life)
+                self._tell_usage(life)
             time.sleep(WATCH_TICK_S)
         return None
 
@@ -232,6 +237,7 @@ class Supervisor:
             exit_code=failure.exit_code,
             server_pid=None,
             evidence=(),
+            usage=None,
         )
 
     def _explain(self, failure: Failure) -> str:
@@ -245,6 +251,12 @@ class Supervisor:
         if self._ports is None or not are_free(self._spec.host, self._ports):
             self._ports = free_ports(self._spec.host)
         return self._ports
+
+    def _tell_usage(self, life: Life) -> None:
+        usage = self._usage.measure(life.process.pid)
+        if usage is not None:
+            self._status = replace(self._status, usage=usage)
+            self._publisher.amend(self._status)
 
     def _tell_evidence(self) -> None:
         found = self._server.evidence()

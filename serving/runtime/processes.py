@@ -97,6 +97,7 @@ class ProcessRuntime:
             metrics_address=None,
             server_pid=None,
             evidence=(),
+            usage=None,
         )
 
     def stop(self, replica_id: str) -> None:

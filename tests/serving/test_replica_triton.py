@@ -25,6 +25,7 @@ from serving.spec import (
     ReplicaSpec,
     ReplicaState,
     ReplicaStatus,
+    Usage,
     to_json,
 )
 from serving.triton.evidence import is_triton_active
@@ -158,6 +159,23 @@ def test_what_the_model_prints_shows_at_once_with_its_secrets_masked(
     served: tuple[ProcessRuntime, Path, Valkey], ready: ReplicaStatus
 ) -> None:
     assert "server: the model says hello, token [masked]" in texts(served[1])
+
+
+def test_it_tells_what_it_uses_of_the_node(
+    served: tuple[ProcessRuntime, Path, Valkey], ready: ReplicaStatus
+) -> None:
+    def usage() -> Usage | None:
+        status = served[0].status("abcde")
+        return status.usage if status else None
+
+    wait_for(lambda: usage() is not None)
+
+    found = usage()
+    assert found is not None
+    assert 2**26 < found.memory_bytes < 2**35  # a server and a Python with MLflow
+    assert 0 < found.memory_percent < 100
+    assert 0 <= found.cpu_percent <= 100
+    assert found.gpus == ()
 
 
 def test_triton_killed_is_back_within_seconds_at_the_same_address(
