@@ -7,6 +7,7 @@ never fail because of it.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -16,6 +17,7 @@ import redis
 from django.conf import settings
 
 from serving import bus
+from serving.metering import Metered, read_recent, read_totals, slots_of
 from serving.spec import Principal, Route, to_json
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,21 @@ def publish_principal(sha256: str, principal: Principal) -> None:
 def remove_principal(sha256: str) -> None:
     """Let every gateway refuse the token from now on."""
     _set(bus.PRINCIPALS, sha256, None, f"principal:{sha256}")
+
+
+def read_meter(endpoint_id: str) -> Metered:
+    """What all gateways have counted of an endpoint's requests; nothing while Redis is away."""
+    now = time.time()
+    try:
+        with client().pipeline(transaction=False) as pipe:
+            pipe.hgetall(bus.meter_key(endpoint_id))
+            for slot in slots_of(now):
+                pipe.hgetall(bus.meter_slot_key(endpoint_id, slot))
+            totals, *slots = pipe.execute()
+    except redis.RedisError as exc:
+        log.warning("what gateways counted is not known, Redis does not answer: %s", exc)
+        return Metered()
+    return Metered(totals=read_totals(totals), recent=read_recent(slots, now))
 
 
 def publish_all(routes: Mapping[str, Route], principals: Mapping[str, Principal]) -> None:

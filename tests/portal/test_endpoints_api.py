@@ -409,16 +409,6 @@ def test_openapi_describes_the_input_from_the_signature(cast: Cast) -> None:
     }
 
 
-def test_metrics_are_prometheus_text(cast: Cast) -> None:
-    live_endpoint(endpoint_name="live")
-
-    _, text = call(cast.admin, "GET", f"{BASE}/live/metrics", Accept="text/plain")
-
-    assert "# TYPE shoal_endpoint_ready gauge" in text
-    assert 'shoal_endpoint_ready{endpoint="live"} 1' in text
-    assert 'shoal_triton_active{endpoint="live",served_entity="main"} 1' in text
-
-
 def test_logs_of_an_unknown_entity_are_404(cast: Cast) -> None:
     live_endpoint(endpoint_name="live")
 

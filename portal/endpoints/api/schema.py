@@ -166,6 +166,7 @@ describe(
     get=read(
         id="export_metrics",
         summary="Get metrics in Prometheus' text format",
+        text="Traffic, latency, use of processors, memory and GPUs, and the state of replicas.",
         answers={200: Answer(text="Metrics.", shape={"type": "string"}, media_type="text/plain")},
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, cast
 
 from django.http import HttpResponse
@@ -185,7 +186,8 @@ class MetricsView(APIView):
         endpoint = _find(request, name, Action.READ_METRICS)
         fresh = with_everything(Endpoint.objects.filter(pk=endpoint.pk)).get()
         return HttpResponse(
-            texts.metrics(fresh), content_type="text/plain; version=0.0.4; charset=utf-8"
+            texts.metrics(fresh, int(time.time() * 1000)),
+            content_type="text/plain; version=0.0.4; charset=utf-8",
         )
 
 
