@@ -16,7 +16,6 @@ from portal.audit.states import Via
 MAX_ADDRESS = 64
 
 _request: ContextVar[HttpRequest | None] = ContextVar("audit_request", default=None)
-_via: ContextVar[Via] = ContextVar("audit_via", default=Via.SYSTEM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +28,9 @@ class Actor:
     token_id: str = ""
     address: str = ""
     request_id: str = ""
+
+
+_actor: ContextVar[Actor | None] = ContextVar("audit_actor", default=None)
 
 
 @contextmanager
@@ -44,18 +46,25 @@ def bound_request(request: HttpRequest) -> Iterator[None]:
 @contextmanager
 def acting_as(via: Via) -> Iterator[None]:
     """Let what happens inside, without a request, count as `via`'s."""
-    mark = _via.set(via)
+    with bound_actor(Actor(via=via)):
+        yield
+
+
+@contextmanager
+def bound_actor(actor: Actor) -> Iterator[None]:
+    """Let what happens inside, without a request of Django's, count as this actor's."""
+    mark = _actor.set(actor)
     try:
         yield
     finally:
-        _via.reset(mark)
+        _actor.reset(mark)
 
 
 def current_actor() -> Actor:
     """Who acts now. A task acts as the system: what a person asked for was recorded then."""
     request = _request.get()
     if request is None:
-        return Actor(via=_via.get())
+        return _actor.get() or Actor(via=Via.SYSTEM)
     # REST framework puts the token's user, and the token as `auth`, onto Django's request too.
     user: Any = getattr(request, "user", None)
     token = getattr(request, "auth", None)

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from django.http import HttpRequest, HttpResponse
 
 from portal.audit.context import bound_request
-from portal.audit.services import record
-from portal.audit.states import Action, ObjectKind, Outcome
+from portal.audit.services import record_denied
 
 SAFE = {"GET", "HEAD", "OPTIONS", "TRACE"}
 
@@ -24,13 +23,7 @@ class AuditMiddleware:
         with bound_request(request):
             response = self.get_response(request)
             if response.status_code == 403 and _would_change(request):
-                record(
-                    Action.DENIED,
-                    ObjectKind.PATH,
-                    request.path,
-                    outcome=Outcome.DENIED,
-                    method=request.method,
-                )
+                record_denied(request.path, request.method or "")
             return response
 
 

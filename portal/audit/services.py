@@ -15,7 +15,7 @@ from portal.audit.states import Action, ObjectKind, Outcome, Via
 if TYPE_CHECKING:
     from portal.accounts.models import User
 
-__all__ = ["Action", "ObjectKind", "Outcome", "forget_old", "record"]
+__all__ = ["Action", "ObjectKind", "Outcome", "forget_old", "record", "record_denied"]
 
 MAX_NAME = AuditEvent._meta.get_field("object_name").max_length or 300
 
@@ -57,6 +57,11 @@ def record(
         outcome=outcome,
         detail=detail,
     )
+
+
+def record_denied(path: str, method: str) -> None:
+    """Write down that a change was refused with 403."""
+    record(Action.DENIED, ObjectKind.PATH, path, outcome=Outcome.DENIED, method=method)
 
 
 def forget_old() -> int:

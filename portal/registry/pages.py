@@ -133,7 +133,7 @@ def stage(request: HttpRequest, name: str, number: int) -> HttpResponse:
     if not services.may_write_version(current_user(request), found):
         raise PermissionDenied("Only the model's owner and workspace admins may stage a version.")
     try:
-        services.request_staging(found)
+        services.request_staging(found, current_user(request))
     except InvalidState as exc:
         messages.error(request, exc.message)
     return redirect("model-version", name, number)

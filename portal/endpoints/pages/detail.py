@@ -11,6 +11,7 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
+from django.views.decorators.http import require_safe
 
 from portal.accounts.groups import known_names
 from portal.endpoints import reading
@@ -111,6 +112,7 @@ class ConfigPart:
 
 
 @page
+@require_safe
 def overview(request: HttpRequest, name: str) -> HttpResponse:
     """The first tab."""
     opened = open_endpoint(request, name)
@@ -119,6 +121,7 @@ def overview(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @page
+@require_safe
 def status(request: HttpRequest, name: str) -> HttpResponse:
     """The live part of the overview alone, with the head of the page."""
     opened = open_endpoint(request, name)
@@ -235,6 +238,7 @@ def _announcement(opened: Opened, configs: list[ConfigPart]) -> str:
 
 
 @page
+@require_safe
 def events(request: HttpRequest, name: str) -> HttpResponse:
     """The endpoint's time line, newest first; `?event=` is a permalink."""
     opened = open_endpoint(request, name)
@@ -267,6 +271,7 @@ def events(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @page
+@require_safe
 def settings_tab(request: HttpRequest, name: str) -> HttpResponse:
     """Config as JSON, permissions, tags, and what hurts."""
     return show_settings(request, open_endpoint(request, name))

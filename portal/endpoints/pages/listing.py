@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.views.decorators.http import require_safe
 
 from portal.accounts.models import User
 from portal.endpoints import reading, services
@@ -260,12 +261,14 @@ def _create_curl(request: HttpRequest) -> str:
 
 
 @page
+@require_safe
 def endpoints(request: HttpRequest) -> HttpResponse:
     """Home."""
     return render(request, "endpoints/endpoints.html", _context(request) | {"seen": ""})
 
 
 @page
+@require_safe
 def endpoint_rows(request: HttpRequest) -> HttpResponse:
     """The table alone; people who come here are sent home."""
     if "HX-Request" not in request.headers:

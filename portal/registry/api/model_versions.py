@@ -178,7 +178,7 @@ class StageView(RegistryView):
         version = services.writable_version(
             user_of(request), asked["model_name"], asked["model_version"]
         )
-        services.request_staging(version)
+        services.request_staging(version, user_of(request))
         return Response({})
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from django.db import transaction
 
 from portal.accounts.models import User
+from portal.audit import services as audit
+from portal.audit.services import Action, ObjectKind
 from portal.registry.services.paging import page_token, read_page_token
 from portal.registry.services.paths import FilePath, require_readable, require_writable
 from portal.rest import (
@@ -96,6 +98,9 @@ def create_directory(user: User, path: FilePath) -> None:
         AlreadyExists: A file is in the way.
     """
     require_writable(user, path, lock=True)
+    if path.location.is_dir():
+        return
+    audit.record(Action.DIRECTORY_CREATE, ObjectKind.FILE, path.shown, user=user)
     try:
         path.location.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -112,6 +117,7 @@ def delete_directory(user: User, path: FilePath) -> None:
     """
     require_directory(user, path)
     require_writable(user, path, lock=True)
+    audit.record(Action.DIRECTORY_DELETE, ObjectKind.FILE, path.shown, user=user)
     try:
         path.location.rmdir()
     except FileNotFoundError:
@@ -131,6 +137,7 @@ def delete_file(user: User, path: FilePath) -> None:
     """
     require_file(user, path)
     require_writable(user, path, lock=True)
+    audit.record(Action.FILE_DELETE, ObjectKind.FILE, path.shown, user=user)
     try:
         path.location.unlink()
     except FileNotFoundError:
@@ -162,6 +169,8 @@ def appear(user: User, path: FilePath, finished: Path, *, overwrite: bool) -> No
     """
     require_writable(user, path, lock=True)
     target = path.location
+    size_bytes = finished.stat().st_size
+    audit.record(Action.FILE_PUT, ObjectKind.FILE, path.shown, user=user, size_bytes=size_bytes)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         finished.chmod(0o444)

@@ -8,9 +8,10 @@ from dataclasses import asdict
 from django.db import transaction
 
 from portal.accounts.models import User
+from portal.audit.services import Action, Outcome
 from portal.registry.models import ModelVersion
 from portal.registry.services.contents import read_contents
-from portal.registry.services.models import find_version, writable_version
+from portal.registry.services.models import find_version, record_version, writable_version
 from portal.registry.states import VersionStatus
 from portal.rest import InvalidParameterValue, InvalidState, ResourceDoesNotExist
 
@@ -32,17 +33,19 @@ def finalize_version(user: User, name: str, version: str) -> ModelVersion:
     try:
         contents = read_contents(found.files_directory)
     except InvalidParameterValue as exc:
-        _settle(found, VersionStatus.FAILED_REGISTRATION, {"status_message": exc.message})
+        _settle(found, VersionStatus.FAILED_REGISTRATION, {"status_message": exc.message}, by=user)
         raise
     facts = asdict(contents)
     facts["logged_model_id"] = contents.logged_model_id or found.logged_model_id
-    if _settle(found, VersionStatus.READY, {"status_message": "", **facts}):
+    if _settle(found, VersionStatus.READY, {"status_message": "", **facts}, by=user):
         log.info("%s is READY, %d bytes", found, contents.size_bytes)
     return find_version(user, name, version)
 
 
 @transaction.atomic
-def _settle(version: ModelVersion, status: VersionStatus, facts: dict[str, object]) -> bool:
+def _settle(
+    version: ModelVersion, status: VersionStatus, facts: dict[str, object], *, by: User | None
+) -> bool:
     """Leave PENDING_REGISTRATION; False when another request did it first."""
     now = ModelVersion.objects.select_for_update(of=("self",)).filter(pk=version.pk).first()
     if now is None:
@@ -53,6 +56,10 @@ def _settle(version: ModelVersion, status: VersionStatus, facts: dict[str, objec
         setattr(now, field, value)
     now.status = status
     now.save(update_fields=["status", "updated_at", *facts])
+    if by is not None:
+        is_ready = status == VersionStatus.READY
+        outcome = Outcome.DONE if is_ready else Outcome.FAILED
+        record_version(Action.VERSION_FINALIZE, now, by, outcome=outcome)
     return True
 
 
@@ -62,4 +69,5 @@ def expire_version(version: ModelVersion) -> bool:
         version,
         VersionStatus.FAILED_REGISTRATION,
         {"status_message": "Its upload was never finished."},
+        by=None,
     )

@@ -14,7 +14,7 @@ from django.db.models import F, QuerySet
 
 from portal.accounts.models import User
 from portal.audit import services as audit
-from portal.audit.services import Action, ObjectKind
+from portal.audit.services import Action, ObjectKind, Outcome
 from portal.registry.models import (
     BULKY,
     ModelAlias,
@@ -183,18 +183,22 @@ def delete_model(user: User, name: str) -> None:
     log.info("%s deleted the model %s", user, name)
 
 
+@transaction.atomic
 def set_model_tag(user: User, name: str, key: str, value: str) -> None:
     """Give a model a tag, or a tag another value."""
     model = find_model(user, name)
     require_write(user, model)
     RegisteredModelTag.objects.update_or_create(model=model, key=key, defaults={"value": value})
+    audit.record(Action.MODEL_TAG, ObjectKind.MODEL, name, user=user, tag=key, is_set=True)
 
 
+@transaction.atomic
 def delete_model_tag(user: User, name: str, key: str) -> None:
     """Take a tag from a model; it may be gone already."""
     model = find_model(user, name)
     require_write(user, model)
-    RegisteredModelTag.objects.filter(model=model, key=key).delete()
+    if RegisteredModelTag.objects.filter(model=model, key=key).delete()[0]:
+        audit.record(Action.MODEL_TAG, ObjectKind.MODEL, name, user=user, tag=key, is_set=False)
 
 
 @transaction.atomic
@@ -251,16 +255,18 @@ def create_version(
     )
     for key, value in (tags or {}).items():
         ModelVersionTag.objects.create(model_version=version, key=key, value=value)
-    audit.record(Action.VERSION_CREATE, ObjectKind.VERSION, f"{name}/{version.version}", user=user)
+    record_version(Action.VERSION_CREATE, version, user)
     log.info("%s created %s", user, version)
     return version
 
 
+@transaction.atomic
 def update_version(user: User, name: str, version: str, *, description: str) -> ModelVersion:
     """Change a version's description."""
     found = writable_version(user, name, version)
     found.description = description
     found.save(update_fields=["description", "updated_at"])
+    record_version(Action.VERSION_UPDATE, found, user, changed="description")
     return found
 
 
@@ -270,24 +276,41 @@ def delete_version(user: User, name: str, version: str) -> None:
     found = writable_version(user, name, version)
     folder = found.files_directory
     label = str(found)
-    audit.record(Action.VERSION_DELETE, ObjectKind.VERSION, f"{name}/{found.version}", user=user)
+    record_version(Action.VERSION_DELETE, found, user)
     found.delete()
     transaction.on_commit(lambda: discard(folder))
     log.info("%s deleted %s", user, label)
 
 
+@transaction.atomic
 def set_version_tag(user: User, name: str, version: str, key: str, value: str) -> None:
     """Give a version a tag, or a tag another value."""
     found = writable_version(user, name, version)
     ModelVersionTag.objects.update_or_create(
         model_version=found, key=key, defaults={"value": value}
     )
+    record_version(Action.VERSION_TAG, found, user, tag=key, is_set=True)
 
 
+@transaction.atomic
 def delete_version_tag(user: User, name: str, version: str, key: str) -> None:
     """Take a tag from a version; it may be gone already."""
     found = writable_version(user, name, version)
-    ModelVersionTag.objects.filter(model_version=found, key=key).delete()
+    if ModelVersionTag.objects.filter(model_version=found, key=key).delete()[0]:
+        record_version(Action.VERSION_TAG, found, user, tag=key, is_set=False)
+
+
+def record_version(
+    action: Action,
+    version: ModelVersion,
+    user: User,
+    *,
+    outcome: Outcome = Outcome.DONE,
+    **detail: object,
+) -> None:
+    """Write down an act on a version."""
+    name = f"{version.model.name}/{version.version}"
+    audit.record(action, ObjectKind.VERSION, name, user=user, outcome=outcome, **detail)
 
 
 def writable_version(user: User, name: str, version: str) -> ModelVersion:

@@ -14,9 +14,12 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from portal.accounts.models import User
+from portal.audit.services import Action
 from portal.queue import enqueue
 from portal.registry.models import BULKY, Environment, ModelVersion
 from portal.registry.services.contents import TARS
+from portal.registry.services.models import record_version
 from portal.registry.states import FOLLOWS, EnvironmentState, ExpressState, VersionStatus
 from portal.rest import InvalidState
 from serving.artifacts import EnvironmentStore, compile_bytecode, unpack_model
@@ -79,8 +82,12 @@ def move_express(
 # ---------------------------------------------------------------- asking for it
 
 
-def request_staging(version: ModelVersion) -> None:
+def request_staging(version: ModelVersion, by: User | None = None) -> None:
     """Start staging in the background, unless it runs or its result is still there.
+
+    Args:
+        version: The version.
+        by: The person who asked for it; None where a deployment needs it.
 
     Raises:
         InvalidState: The version is not READY, or was registered without its environment.
@@ -97,6 +104,8 @@ def request_staging(version: ModelVersion) -> None:
     with transaction.atomic():
         if move_express(version, ExpressState.STAGING, message="Waiting for a worker"):
             enqueue("registry.stage_version", version.pk)
+            if by is not None:
+                record_version(Action.VERSION_STAGE, version, by)
 
 
 def is_staged(version: ModelVersion) -> bool:

@@ -6,17 +6,22 @@ import logging
 
 from django.db import DatabaseError
 
+from portal.accounts.models import User
+from portal.audit.context import Actor, bound_actor
+from portal.audit.services import record_denied
+from portal.audit.states import Via
 from portal.registry.services.files import require_file
 from portal.registry.services.links import TRANSFER_PREFIX, BadLink, Link, LinkKind, read_link
-from portal.registry.services.paths import parse_path
+from portal.registry.services.paths import FilePath, parse_path
 from portal.registry.transfer.call import Call, Disconnected
 from portal.registry.transfer.downloading import send_file
-from portal.registry.transfer.threads import find_active_user, in_database, user_of_token
+from portal.registry.transfer.threads import find_active_user, in_database, token_of
 from portal.registry.transfer.uploading import take_file, take_part
 from portal.rest import (
     ApiError,
     EndpointNotFound,
     NotFound,
+    PermissionDenied,
     TemporarilyUnavailable,
     Unauthenticated,
 )
@@ -73,14 +78,37 @@ async def _fail(call: Call, error: ApiError, cause: Exception | None = None) -> 
 
 
 async def _by_token(call: Call) -> None:
-    user = await user_of_token(call.headers.get("authorization", ""))
+    token = await token_of(call.headers.get("authorization", ""))
     path = parse_path(call.path.removeprefix(FILES_PREFIX))
     if call.method in READING:
-        await send_file(call, await in_database(require_file, user, path))
+        await send_file(call, await in_database(require_file, token.user, path))
         return
     overwrite = call.query.get("overwrite", "").lower() in {"true", "1"}
-    await take_file(call, user, path, overwrite=overwrite)
+    actor = _actor(call, token.user, Via.TOKEN, token.public_id)
+    await _take_file(call, actor, token.user, path, overwrite=overwrite)
     await call.answer(204)
+
+
+def _actor(call: Call, user: User, via: Via, token_id: str = "") -> Actor:
+    return Actor(
+        user_id=user.pk,
+        name=user.get_username(),
+        via=via,
+        token_id=token_id,
+        address=call.address,
+        request_id=call.request_id,
+    )
+
+
+async def _take_file(
+    call: Call, actor: Actor, user: User, path: FilePath, *, overwrite: bool
+) -> None:
+    with bound_actor(actor):
+        try:
+            await take_file(call, user, path, overwrite=overwrite)
+        except PermissionDenied:
+            await in_database(record_denied, call.path, call.method)
+            raise
 
 
 async def _by_link(call: Call) -> None:
@@ -107,5 +135,6 @@ async def _by_link(call: Call) -> None:
 
 async def _upload_by_link(call: Call, link: Link) -> None:
     user = await in_database(find_active_user, link.user_pk)
-    await take_file(call, user, parse_path(link.path), overwrite=True)
+    actor = _actor(call, user, Via.LINK)
+    await _take_file(call, actor, user, parse_path(link.path), overwrite=True)
     await call.answer(200)

@@ -33,8 +33,15 @@ class Call:
             name.decode("latin-1").lower(): value.decode("latin-1")
             for name, value in scope["headers"]
         }
+        self.request_id = self.headers.get("x-request-id", "")[:64] or uuid.uuid4().hex
         self.is_started = False
         self.is_read = False
+
+    @property
+    def address(self) -> str:
+        """The caller's."""
+        client = self.scope.get("client")
+        return str(client[0]) if client else ""
 
     @property
     def query(self) -> dict[str, str]:
@@ -118,12 +125,11 @@ class Call:
 
     async def fail(self, error: ApiError) -> None:
         """Send an error in the API's one shape."""
-        request_id = self.headers.get("x-request-id", "")[:64] or uuid.uuid4().hex
         content = {
             "error_code": error.code,
             "message": error.message,
             "details": error.details,
-            "request_id": request_id,
+            "request_id": self.request_id,
         }
         headers = {"content-type": "application/json"}
         if error.status in {429, 503}:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -23,7 +24,7 @@ DATABASE = ThreadPoolExecutor(max_workers=8, thread_name_prefix="transfer-databa
 TOKEN_KEPT_S = 1.0
 MAX_TOKENS_KEPT = 1000
 
-_users: dict[str, tuple[float, User]] = {}
+_tokens: dict[str, tuple[float, PersonalAccessToken]] = {}
 
 
 async def on_disk(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -32,44 +33,44 @@ async def on_disk(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 async def in_database(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run what waits for the database, on a connection that still works."""
+    """Run what waits for the database, on a connection that still works, as the call's actor."""
+    context = copy_context()
 
     def with_connection() -> T:
         close_old_connections()
         try:
-            return work(*args, **kwargs)
+            return context.run(partial(work, *args, **kwargs))
         finally:
             close_old_connections()
 
     return await asyncio.get_running_loop().run_in_executor(DATABASE, with_connection)
 
 
-async def user_of_token(authorization: str) -> User:
-    """The user that `Authorization: Bearer ...` stands for; kept for a second.
+async def token_of(authorization: str) -> PersonalAccessToken:
+    """The token in `Authorization: Bearer ...`, with its user; kept for a second.
 
     Raises:
         Unauthenticated: There is no token, or it is unknown, expired or revoked.
     """
-    scheme, _, token = authorization.partition(" ")
-    if scheme.lower() != "bearer" or not token.strip():
+    scheme, _, value = authorization.partition(" ")
+    if scheme.lower() != "bearer" or not value.strip():
         raise Unauthenticated("Send Authorization: Bearer <token>.")
-    key = sha256(token.strip())
+    key = sha256(value.strip())
     now = time.monotonic()
-    kept = _users.get(key)
+    kept = _tokens.get(key)
     if kept is not None and now - kept[0] < TOKEN_KEPT_S:
         return kept[1]
-    user = await in_database(_find_user, key)
-    if user is None:
+    token = await in_database(_find_token, key)
+    if token is None:
         raise Unauthenticated("The token is unknown, expired or revoked.")
-    if len(_users) >= MAX_TOKENS_KEPT:
-        _users.clear()
-    _users[key] = (now, user)
-    return user
+    if len(_tokens) >= MAX_TOKENS_KEPT:
+        _tokens.clear()
+    _tokens[key] = (now, token)
+    return token
 
 
-def _find_user(key: str) -> User | None:
-    token = PersonalAccessToken.objects.usable().select_related("user").filter(sha256=key).first()
-    return None if token is None else token.user
+def _find_token(key: str) -> PersonalAccessToken | None:
+    return PersonalAccessToken.objects.usable().select_related("user").filter(sha256=key).first()
 
 
 def find_active_user(pk: int) -> User:
