@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.contrib.auth.models import Group
-from django.db import transaction
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from portal.accounts import groups
+from portal.accounts import directory, groups
 from portal.accounts.access import admin_required
 from portal.accounts.models import ADMINS, USERS, User
-from portal.endpoints import services as endpoints
-from portal.registry import services as registry
 from portal.rest import ApiError
-from portal.secrets import services as secrets
 from portal.ui.pages import confirm_page
 
 
@@ -78,11 +74,7 @@ def delete_group(request: HttpRequest, group_id: int) -> HttpResponse:
     found = get_object_or_404(Group, pk=group_id)
     if request.method == "POST":
         try:
-            with transaction.atomic():
-                endpoints.forget_group(found.name)
-                registry.forget_group(found.name)
-                secrets.forget_group(found.name)
-                groups.delete_group(found)
+            directory.remove_group(found)
         except ApiError as exc:
             messages.error(request, exc.message)
         else:

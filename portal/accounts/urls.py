@@ -3,6 +3,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from portal.accounts import group_pages, pages
+from portal.accounts.api import scim
 from portal.accounts.api import views as api
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -25,6 +26,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/2.0/token/create", api.TokenCreate.as_view()),
     path("api/2.0/token/list", api.TokenList.as_view()),
     path("api/2.0/token/delete", api.TokenDelete.as_view()),
-    path("api/2.0/preview/scim/v2/Me", api.Me.as_view()),
-    path("api/2.0/preview/scim/v2/Groups", api.Groups.as_view()),
+    path("api/2.0/preview/scim/v2/Me", scim.Me.as_view()),
+    path("api/2.0/preview/scim/v2/Users", scim.Users.as_view()),
+    path("api/2.0/preview/scim/v2/Users/<str:user_id>", scim.UserView.as_view()),
+    path("api/2.0/preview/scim/v2/Groups", scim.Groups.as_view()),
+    path("api/2.0/preview/scim/v2/Groups/<str:group_id>", scim.GroupView.as_view()),
 ]

@@ -1,22 +1,17 @@
-"""Tokens and identity for clients."""
+"""Tokens for clients."""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
-from django.contrib.auth.models import Group
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal.accounts import groups, services
-from portal.accounts.api.serializers import GroupPage, TokenCreateInput, TokenDeleteInput
+from portal.accounts import services
+from portal.accounts.api.serializers import TokenCreateInput, TokenDeleteInput
 from portal.accounts.models import PersonalAccessToken, User
 from portal.rest import validated
-
-SCIM_GROUP = "urn:ietf:params:scim:schemas:core:2.0:Group"
-SCIM_LIST = "urn:ietf:params:scim:api:messages:2.0:ListResponse"
-SCIM_USER = "urn:ietf:params:scim:schemas:core:2.0:User"
 
 
 def token_info(token: PersonalAccessToken) -> dict[str, Any]:
@@ -51,58 +46,3 @@ class TokenDelete(APIView):
         wanted = validated(TokenDeleteInput, request.data)
         services.revoke_token(services.find_token(cast(User, request.user), wanted["token_id"]))
         return Response({})
-
-
-class Me(APIView):
-    def get(self, request: Request) -> Response:
-        user = cast(User, request.user)
-        emails = [{"value": user.email or user.username, "type": "work", "primary": True}]
-        member_of = [
-            {"display": group.name, "value": str(group.pk)}
-            for group in user.groups.order_by("name")
-        ]
-        return Response(
-            {
-                "schemas": [SCIM_USER],
-                "id": str(user.pk),
-                "userName": user.username,
-                "displayName": user.get_full_name() or user.username,
-                "active": user.is_active,
-                "emails": emails,
-                "groups": member_of,
-            }
-        )
-
-
-class Groups(APIView):
-    """Groups by name; their members only where the caller administers the workspace."""
-
-    def get(self, request: Request) -> Response:
-        page = validated(GroupPage, request.query_params.dict())
-        first, count = max(page["startIndex"], 1), page["count"]
-        found = Group.objects.order_by("name")
-        if page["filter"]:
-            found = found.filter(name=page["filter"].split('"')[1])
-        shows_members = cast(User, request.user).is_workspace_admin
-        resources = [
-            {
-                "schemas": [SCIM_GROUP],
-                "id": str(group.pk),
-                "displayName": group.name,
-                **({"members": _members(group)} if shows_members else {}),
-            }
-            for group in found[first - 1 : first - 1 + count]
-        ]
-        return Response(
-            {
-                "schemas": [SCIM_LIST],
-                "totalResults": found.count(),
-                "startIndex": first,
-                "itemsPerPage": len(resources),
-                "Resources": resources,
-            }
-        )
-
-
-def _members(group: Group) -> list[dict[str, str]]:
-    return [{"display": user.username, "value": str(user.pk)} for user in groups.members_of(group)]
