@@ -185,6 +185,7 @@ ACTS = [
     Act("POST", f"{SERVING}/{{name}}/stop"),
     Act("POST", f"{SERVING}/{{name}}/start", places={"name": "stopped"}),
     Act("POST", f"{SERVING}/{{name}}/cancel-update", places={"name": "updating"}),
+    Act("POST", f"{SERVING}/{{name}}/served-models/{{entity}}/profile"),
     Act("PUT", "/api/2.0/permissions/serving-endpoints/{public_id}", GRANT),
     Act("PATCH", "/api/2.0/permissions/serving-endpoints/{public_id}", GRANT),
 ]
@@ -223,7 +224,13 @@ class World:
             )
         )
         self.places = {
-            **{"name": "live", "public_id": live.public_id, "path": FILE, "scope": "db"},
+            **{
+                "entity": "main",
+                "name": "live",
+                "public_id": live.public_id,
+                "path": FILE,
+                "scope": "db",
+            },
             **{"key": "k", "group_id": str(team.pk), "user_id": str(self.cast.viewer.user.pk)},
         }
         self.words = {
@@ -321,7 +328,7 @@ def test_no_route_that_changes_something_is_forgotten(world: World) -> None:
             methods = () if answer.status_code == 405 else ("POST",)
         found |= {(method, route.template) for method in methods if method in WRITING}
 
-    assert found - known == set()
+    assert found - known == set(), "add it to ACTS, or to NOT_AUDITED with the reason"
     assert known - found == set()
 
 

@@ -250,6 +250,7 @@ def measured_profile() -> dict[str, Any]:
 class ProfileFactory(factory.django.DjangoModelFactory[ProfileRow]):
     class Meta:
         model = ProfileRow
+        django_get_or_create = ("model_version", "device_key")
 
     model_version = factory.SubFactory(ModelVersionFactory, staged=True)
     device_key = "cpu-emulation:2 cores"
