@@ -90,7 +90,7 @@ class Measured:
             tally.rows += sum(part.rows for part in call.decoded.parts)
         if call.compute_s is not None:
             tally.compute.add(call.compute_s * 1000)
-            tally.queue.add((call.exchange_s - call.compute_s) * 1000)
+            tally.queue.add(max(0.0, call.exchange_s - call.compute_s) * 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

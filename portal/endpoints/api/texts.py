@@ -143,7 +143,7 @@ def _times(endpoint: Endpoint, seen: list[_Seen], metered: Metered) -> Iterable[
     )
     yield from _histogram(
         "model_queue_time_ms",
-        "Of that, before the model; known of requests that Triton served.",
+        "Of that, outside of the model, mostly in queues; known of requests that Triton served.",
         [(labels, tally.queue) for labels, tally in by_name],
     )
 
