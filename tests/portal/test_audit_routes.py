@@ -170,6 +170,7 @@ ACTS = [
     Act("POST", "/endpoints/{name}/stop/"),
     Act("POST", "/endpoints/{name}/start/", places={"name": "stopped"}),
     Act("POST", "/endpoints/{name}/retry/"),
+    Act("POST", "/endpoints/{name}/batching/measure/", {"entity": "main"}),
     Act("POST", "/endpoints/{name}/cancel/", places={"name": "updating"}),
     Act("POST", SERVING, {"name": "another", "config": {"served_entities": [ENTITY]}}),
     Act("DELETE", f"{SERVING}/{{name}}"),

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from portal.endpoints import charts, reading, services
 from portal.endpoints.forms.batching import LABELS, as_text
@@ -90,6 +90,7 @@ class EntityBatching:
 
 
 @page
+@require_safe
 def batching(request: HttpRequest, name: str) -> HttpResponse:
     """The tab."""
     opened = open_endpoint(request, name)
@@ -98,6 +99,7 @@ def batching(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @page
+@require_safe
 def batching_status(request: HttpRequest, name: str) -> HttpResponse:
     """Its live part alone."""
     return live(request, "endpoints/_batching.html", _context(open_endpoint(request, name)))
