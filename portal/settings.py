@@ -52,6 +52,7 @@ ACCELERATOR = env.choice("SHOAL_ACCELERATOR", "auto", ("auto", "cuda", "cpu-emul
 TRITON_HOME = env.text("SHOAL_TRITON_HOME", "")  # empty: the one nvidia-pytriton carries
 PYTHON_HOMES = env.words("SHOAL_PYTHON_HOMES", "")  # prefixes of further interpreters
 REPLICA_START_DEADLINE_S = env.integer("SHOAL_REPLICA_START_DEADLINE_S", 600, least=10)
+PROFILE_BUDGET_S = env.integer("SHOAL_PROFILE_BUDGET_S", 40, least=0, most=600)
 REQUEST_TIMEOUT_S = env.integer("SHOAL_REQUEST_TIMEOUT_S", 55, least=1, most=597)
 MAX_REQUEST_BYTES = env.integer("SHOAL_MAX_REQUEST_MB", 16, least=1) * 2**20
 MAX_SERVED_ENTITIES = env.integer("SHOAL_MAX_SERVED_ENTITIES", 15, least=1)

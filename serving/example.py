@@ -36,6 +36,7 @@ class ExampleRows:
     """
 
     def __init__(self, signature: Mapping[str, Any] | None, body: Mapping[str, Any]) -> None:
+        self.signature = signature
         self._codec = EntityCodec(signature, max_batch_size=UNBOUNDED)
         self._body = dict(body)
         decoded = self._codec.decode(bodies.dump(self._body))
@@ -58,6 +59,11 @@ class ExampleRows:
     def request(self, rows: Sequence[int]) -> list[bytes]:
         """These rows of the example as one HTTP request to Triton."""
         return self._codec.write([self.part(rows)], self._decoded.params)
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the gateway itself joins such requests, and not Triton."""
+        return self._codec.can_join
 
     @property
     def params(self) -> str:

@@ -34,6 +34,7 @@ from portal.endpoints.states import (
     DeploymentState,
     EntityState,
     Ready,
+    ReplicaPurpose,
     ReplicaState,
     TritonStatus,
 )
@@ -124,11 +125,11 @@ def current_deployment(endpoint: Endpoint) -> Deployment | None:
 
 
 def live_replicas(entity: ServedEntity) -> list[Replica]:
-    """The entity's wanted replicas that have not ended, refreshed where their rows are old."""
+    """The entity's wanted serving replicas that live, refreshed where their rows are old."""
     return [
         _refreshed(replica)
         for replica in entity.replicas.all()
-        if replica.is_wanted and replica.state in LIVE
+        if replica.is_wanted and replica.purpose == ReplicaPurpose.SERVE and replica.state in LIVE
     ]
 
 

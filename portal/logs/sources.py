@@ -12,7 +12,7 @@ from django.db.models import Q, QuerySet
 
 from portal.endpoints.models import Endpoint, Replica, ServedEntity
 from portal.endpoints.reading import replica_chip
-from portal.endpoints.states import ReplicaState
+from portal.endpoints.states import ReplicaPurpose, ReplicaState
 from portal.logs.feeds import BuildFeed, Feed, ReplicaFeed
 from portal.registry.services import build_log
 from portal.ui.tones import Chip
@@ -254,8 +254,9 @@ def _holds(replica: Replica) -> str:
     server = "Triton" if replica.backend == Backend.TRITON else "The standard server"
     device = DEVICES.get(replica.device) or replica.device.replace("cuda:", "GPU ")
     entity = replica.entity
+    what = " (measured, serves nobody)" if replica.purpose == ReplicaPurpose.PROFILE else ""
     return (
-        f"{server} for {entity.name}, config {entity.config.version}, {device}: "
+        f"{server} for {entity.name}{what}, config {entity.config.version}, {device}: "
         "its output and Shoal's own words on it."
     )
 

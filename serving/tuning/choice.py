@@ -67,7 +67,9 @@ def choose(progress: Progress, node: Node) -> Choice:
         "preferred_batch_size": "None: Triton takes what waits. Other sizes were not tried.",
         "max_queue_size": f"{FULL_BATCHES_QUEUED} full batches, at least {LEAST_QUEUE} requests.",
     }
-    trials = tuple(replace(trial, is_chosen=trial is best) for trial in progress.trials)
+    trials = tuple(
+        replace(trial, is_chosen=trial is best and not trial.failure) for trial in progress.trials
+    )
     return Choice(batching=batching, reasons=reasons, trials=trials)
 
 
@@ -98,6 +100,8 @@ def _why_count(progress: Progress, node: Node) -> str:
     if not progress.trials:
         return f"One: other numbers were not tried. {progress.ended_because}".strip()
     first = progress.trials[0]
+    if first.failure:
+        return f"One: it could not be measured under load. {first.failure}"
     best = best_trial(progress.trials)
     plain = [t for t in progress.trials if t.max_queue_delay_microseconds == 0]
     if best.instance_count > 1:

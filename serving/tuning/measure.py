@@ -1,7 +1,7 @@
 """Measure a loaded model: a sweep over batch sizes, and a closed loop of callers.
 
-Everything goes straight to one replica, over the connections that the gateway uses. The decisions
-are `policy`'s.
+The sweep goes straight to the replica; the callers go through the gateway's own joining of rows, so
+that what is measured is what they will get. The decisions are `policy`'s.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import uvloop
 
-from serving.errors import NotBatchable, ServingError
+from serving.errors import DeadlineExceeded, NotBatchable, ReplicaUnavailable, ServingError
 from serving.example import ExampleRows, ask
+from serving.gateway.calls import Call, Moved
+from serving.gateway.routing import Limits, LiveEntity
 from serving.gateway.transport import ReplicaPool
 from serving.row_probe import rows_of
+from serving.spec import Backend, RouteEntity, RouteReplica
 from serving.tuning import policy
 from serving.tuning.policy import Setting, Sweep
 from serving.tuning.profile import SweepStep, Trial
@@ -28,6 +31,8 @@ LEAST_RUNS = 3
 STEP_S = 0.4
 NOISY = 0.15  # a step whose runs spread further is measured for twice as long
 WARM_UP_SHARE = 0.2
+RECOVERY_S = 2.0
+NAME = "measured"
 
 T = TypeVar("T")
 
@@ -60,7 +65,16 @@ def sweep(target: Target, *, most_rows: int, limit_s: float) -> Sweep:
         NotBatchable: Another number of rows came back than was sent.
         ServingError: Not even one row was answered.
     """
-    return _run(target.address, lambda pool: _sweep(pool, target, most_rows, limit_s))
+
+    async def run() -> Sweep:
+        pool = ReplicaPool(target.address)
+        try:
+            return await _sweep(pool, target, most_rows, limit_s)
+        finally:
+            pool.close()
+            await asyncio.sleep(0)  # lets the connections close
+
+    return _run(run())
 
 
 def closed_loop(target: Target, setting: Setting, *, callers: int, for_s: float) -> Trial:
@@ -69,20 +83,12 @@ def closed_loop(target: Target, setting: Setting, *, callers: int, for_s: float)
     Raises:
         ServingError: A call failed.
     """
-    return _run(target.address, lambda pool: _closed_loop(pool, target, setting, callers, for_s))
+    return _run(_closed_loop(target, setting, callers, for_s))
 
 
-def _run(address: str, work: Callable[[ReplicaPool], Coroutine[Any, Any, T]]) -> T:
-    async def run() -> T:
-        pool = ReplicaPool(address)
-        try:
-            return await work(pool)
-        finally:
-            pool.close()
-            await asyncio.sleep(0)  # lets the connections close
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(run())
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as the gateway's
+        return runner.run(work)
 
 
 # ---------------------------------------------------------------- the sweep
@@ -92,14 +98,14 @@ async def _sweep(pool: ReplicaPool, target: Target, most_rows: int, limit_s: flo
     before, started = usage_of(target.server_pid), time.monotonic()
     steps: list[SweepStep] = []
     stopped_because = f"{most_rows} rows are the most that was tried."
-    row_bytes = 0
-    for rows in policy.batch_sizes(most_rows):
+    row_bytes, sizes = 0, policy.batch_sizes(most_rows)
+    for rows in sizes:
         left_s = limit_s - (time.monotonic() - started)
         if steps and not _fits(steps[-1], left_s):
             stopped_because = f"The time for measuring was used up after {steps[-1].rows} rows."
             break
         try:
-            step, row_bytes = await _step(pool, target, rows, min(STEP_S, left_s))
+            step, row_bytes = await _step(pool, target, rows, min(STEP_S, limit_s / len(sizes)))
         except NotBatchable:
             raise
         except ServingError as exc:
@@ -117,6 +123,7 @@ async def _sweep(pool: ReplicaPool, target: Target, most_rows: int, limit_s: flo
         steps=tuple(steps),
         stopped_because=stopped_because,
         row_bytes=row_bytes,
+        is_joined=target.example.is_joined,
         busy_cores=_busy_cores(before, after, elapsed_s),
         memory_bytes=after.memory_bytes if after else None,
     )
@@ -169,18 +176,20 @@ def _is_noisy(times_ms: Sequence[float]) -> bool:
 # ---------------------------------------------------------------- the closed loop
 
 
-async def _closed_loop(
-    pool: ReplicaPool, target: Target, setting: Setting, callers: int, for_s: float
-) -> Trial:
-    requests = [target.example.request([row]) for row in range(min(callers, target.example.rows))]
+async def _closed_loop(target: Target, setting: Setting, callers: int, for_s: float) -> Trial:
+    entity = _entity_of(target, setting)
+    joiner, params = entity.joiner, target.example.params
+    parts = [target.example.part([row]) for row in range(min(callers, target.example.rows))]
     begin = time.monotonic() + WARM_UP_SHARE * for_s
     end = begin + for_s
     times_ms: list[float] = []
 
     async def call(number: int) -> None:
-        request = requests[number % len(requests)]
-        while (started := time.monotonic()) < end:
-            await ask(pool, request, timeout_s=target.call_timeout_s)
+        part = parts[number % len(parts)]
+        while joiner is not None and (started := time.monotonic()) < end:
+            answered = Call(NAME, None, b"")
+            async with asyncio.timeout(target.call_timeout_s):
+                await joiner.infer(part, params, answered, "The replica has ended.")
             now = time.monotonic()
             if begin <= now < end:
                 times_ms.append((now - started) * 1000)
@@ -188,10 +197,17 @@ async def _closed_loop(
     tasks = [asyncio.create_task(call(number)) for number in range(callers)]
     try:
         await asyncio.gather(*tasks)
+    except TimeoutError as exc:
+        message = f"The model did not answer within {target.call_timeout_s:g} s."
+        raise DeadlineExceeded(message) from exc
+    except Moved as exc:
+        raise ReplicaUnavailable("The replica ended while it was measured.") from exc
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        entity.leave()
+        await asyncio.sleep(0)  # lets the connections close
     times_ms.sort()
     return Trial(
         instance_count=setting.instance_count,
@@ -203,6 +219,23 @@ async def _closed_loop(
         p50_ms=round(_percentile(times_ms, 0.5), 3),
         p99_ms=round(_percentile(times_ms, 0.99), 3),
     )
+
+
+def _entity_of(target: Target, setting: Setting) -> LiveEntity:
+    """The replica as the gateway would see it, if it served."""
+    spec = RouteEntity(
+        name=NAME,
+        entity_name=NAME,
+        entity_version="",
+        traffic_percentage=100,
+        backend=Backend.TRITON,
+        signature=target.example.signature,
+        max_batch_size=setting.max_batch_size,
+        max_in_flight=policy.queue_size(setting.max_batch_size),
+        instance_count=setting.instance_count,
+        replicas=(RouteReplica(replica_id=NAME, address=target.address),),
+    )
+    return LiveEntity(spec, Limits(recovery_s=RECOVERY_S), lambda: None)
 
 
 def _percentile(ordered: Sequence[float], share: float) -> float:

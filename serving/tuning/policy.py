@@ -6,14 +6,16 @@ Pure: no clock, no process, no replica. The percentages are rules of thumb; each
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from serving.spec import DeviceKind
 from serving.tuning.profile import ProbeResult, SweepStep, Trial
 
 LARGEST_BATCH = 64
 CALLERS = 64
-NEARLY_BEST = 0.9  # the knee: the smallest batch with so much of the best throughput
+ROUNDS = 2
+LONGEST_TRIAL_S = 8.0
+NEARLY_BEST = 0.95  # the knee: the smallest batch with so much of the best throughput
 WORTH_A_LARGER_BATCH = 1.03
 ENOUGH_ROWS = 8  # a sweep goes at least so far
 LATENCY_LIMIT_MS = 1000.0
@@ -71,6 +73,7 @@ class Sweep:
 
     Attributes:
         row_bytes: Of one row's input and output.
+        is_joined: Whether the gateway joins requests, not Triton.
         busy_cores: Cores that the replica kept busy meanwhile; None: unknown.
         memory_bytes: Of the replica's processes; None: unknown.
     """
@@ -78,6 +81,7 @@ class Sweep:
     steps: tuple[SweepStep, ...]
     stopped_because: str
     row_bytes: int
+    is_joined: bool = False
     busy_cores: float | None = None
     memory_bytes: int | None = None
 
@@ -238,6 +242,8 @@ def why_not_instances(count: int, sweep: Sweep, node: Node) -> str:
 
 def why_no_delay(sweep: Sweep, node: Node) -> str:
     """Why waiting for fuller batches is not even tried; empty when it may be."""
+    if sweep.is_joined:
+        return "The gateway gathers requests while the model is busy, so Triton need not wait."
     if not leaves_core_free(sweep, node):
         return "The model computes on the CPU: waiting would leave it idle."
     gain = gain_of_batching(sweep.steps)
@@ -249,6 +255,20 @@ def why_no_delay(sweep: Sweep, node: Node) -> str:
 def delay_to_try(steps: Sequence[SweepStep]) -> int:
     """A quarter of the time of one row, in whole tenths of a millisecond."""
     return max(100, round(DELAY_SHARE * steps[0].latency_ms * 10) * 100)
+
+
+def under_load(setting: Setting, sweep: Sweep) -> Setting:
+    """The setting as callers meet it: where the gateway joins, it sends no more than the knee."""
+    if not sweep.is_joined:
+        return setting
+    return replace(setting, max_batch_size=min(setting.max_batch_size, knee(sweep.steps).rows))
+
+
+def load_for(sweep: Sweep, trial_s: float) -> float | None:
+    """How long the callers have to call for two rounds at least; None: longer than is worth it."""
+    round_s = CALLERS / best_step(sweep.steps).rows_per_s
+    wanted = max(trial_s, ROUNDS * round_s)
+    return wanted if wanted <= LONGEST_TRIAL_S else None
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:

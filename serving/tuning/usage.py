@@ -31,20 +31,38 @@ class Usage:
 
 def usage_of(pid: int | None) -> Usage | None:
     """What the process and its descendants have used so far; None when it is not here."""
-    if pid is None:
+    found = _family(pid)
+    if not found:
         return None
-    found = {int(e.name): _stat(e) for e in PROC.iterdir() if e.name.isdigit()}
-    if not found.get(pid):
-        return None
-    family, grown = {pid}, True
-    while grown:
-        more = {p for p, stat in found.items() if stat and stat[0] in family} - family
-        family, grown = family | more, bool(more)
-    stats = [stat for member in family if (stat := found[member])]
     return Usage(
-        cpu_s=sum(stat[1] for stat in stats) / TICKS,
-        memory_bytes=sum(stat[2] for stat in stats) * PAGE_BYTES,
+        cpu_s=sum(stat[1] for stat in found.values()) / TICKS,
+        memory_bytes=sum(stat[2] for stat in found.values()) * PAGE_BYTES,
     )
+
+
+def memory_of(pid: int | None, device: Device) -> int | None:
+    """The device's memory that the process and its descendants hold; None: it cannot be seen."""
+    found = _family(pid)
+    if not found:
+        return None
+    if device.kind is not DeviceKind.CUDA:
+        return sum(stat[2] for stat in found.values()) * PAGE_BYTES
+    rows = _nvidia_smi("--query-compute-apps=pid,used_memory")
+    held = [int(row[1]) for row in rows if len(row) == 2 and int(row[0]) in found]
+    return sum(held) * 2**20 or None
+
+
+def _family(pid: int | None) -> dict[int, tuple[int, int, int]]:
+    """The process and its descendants."""
+    if pid is None:
+        return {}
+    every = {int(e.name): stat for e in PROC.iterdir() if e.name.isdigit() and (stat := _stat(e))}
+    family: set[int] = {pid} & every.keys()
+    grown = bool(family)
+    while grown:
+        more = {p for p, stat in every.items() if stat[0] in family} - family
+        family, grown = family | more, bool(more)
+    return {member: every[member] for member in family}
 
 
 def _stat(entry: Path) -> tuple[int, int, int] | None:
@@ -98,15 +116,18 @@ def _cgroup_bytes() -> int | None:
 
 def _free_gpu_memory_bytes(device: Device) -> int | None:
     indices = ",".join(map(str, device.indices))
-    query = [
-        "nvidia-smi",
-        "-i",
-        indices,
-        "--query-gpu=memory.free",
-        "--format=csv,noheader,nounits",
-    ]
+    rows = _nvidia_smi("--query-gpu=memory.free", "-i", indices)
+    return min((int(row[0]) for row in rows), default=0) * 2**20 or None
+
+
+def _nvidia_smi(*arguments: str) -> list[list[str]]:
+    """Rows of whole numbers; none where the driver does not tell."""
+    command = ["nvidia-smi", *arguments, "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
-        return min(int(line) for line in done.stdout.split()) * 2**20
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return None
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    rows = [[cell.strip() for cell in line.split(",")] for line in done.stdout.splitlines()]
+    return [row for row in rows if all(cell.isdigit() for cell in row)]

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 import pytest
 from django.test import override_settings
 
+from tests.support.deployments import preview, replicas
 from tests.support.live_portal import LivePortal
+
+__all__ = ["preview", "replicas"]
 
 
 @pytest.fixture(autouse=True)

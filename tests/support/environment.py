@@ -16,4 +16,5 @@ os.environ["SHOAL_DATA_DIR"] = str(DATA_DIR)
 os.environ["REDIS_URL"] = f"unix://{DATA_DIR / 'valkey.sock'}"
 os.environ["SHOAL_LOG_LEVEL"] = "WARNING"
 os.environ.setdefault("SHOAL_SECRET_KEY", "only-for-tests")
+os.environ["SHOAL_PROFILE_BUDGET_S"] = "0"  # those that are about it turn it on
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"  # Playwright's loop runs in the test's thread

@@ -44,6 +44,7 @@ class Stack:
             "SHOAL_PORT": str(self.port),
             "SHOAL_ADMIN_PASSWORD": ADMIN_PASSWORD,
             "SHOAL_LOG_LEVEL": "INFO",
+            "SHOAL_PROFILE_BUDGET_S": "4",  # enough for a curve
             **environment,
         }
         if self.database.is_postgresql:

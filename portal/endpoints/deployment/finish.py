@@ -7,6 +7,7 @@ from datetime import timedelta
 from django.db import transaction
 from django.utils import timezone
 
+from portal.endpoints.deployment.choosing import warn_of
 from portal.endpoints.deployment.decide import fall_back
 from portal.endpoints.deployment.outcomes import (
     Done,
@@ -16,6 +17,7 @@ from portal.endpoints.deployment.outcomes import (
     StepFailed,
     Waiting,
 )
+from portal.endpoints.deployment.ownership import still_ours
 from portal.endpoints.deployment.replicas import excerpt, retire, wanted_replicas
 from portal.endpoints.deployment.start import decisions_of
 from portal.endpoints.models import BackendDecision, Deployment, Endpoint, Replica
@@ -24,10 +26,13 @@ from portal.endpoints.services.moves import move_entity, move_ready, record
 from portal.endpoints.states import DeploymentState, EntityState, Ready, StepName
 from serving.eligibility import ReasonCode
 from serving.errors import ModelRaised, NotBatchable, ServingError
+from serving.example import ExampleRows
 from serving.probe import smoke_test
+from serving.row_probe import probe_rows
 from serving.spec import Backend
 
 SMOKE_TIMEOUT_S = 30.0
+PROBE_LIMIT_S = 8.0
 ROUTES_ARRIVE = timedelta(seconds=2.2)
 """By then every gateway has taken a published route; only then may the old replicas drain."""
 FIRST_ROUTE_ARRIVES = timedelta(seconds=0.3)
@@ -58,12 +63,39 @@ def smoke(deployment: Deployment) -> Outcome:
                 return outcome
             found.append(outcome)
             continue
+        probed = _probe(decision, replica)
+        if isinstance(probed, FellBack):
+            return probed
         tested += 1
-        found.append(
-            f"{decision.entity.name}: {result.rows_in} in, {result.rows_out} out, "
-            f"{result.elapsed_ms:.0f} ms."
-        )
+        words = f"{result.rows_in} in, {result.rows_out} out, {result.elapsed_ms:.0f} ms. {probed}"
+        found.append(f"{decision.entity.name}: {words}".strip())
     return Done(message=" ".join(found)) if tested else Skipped(message=" ".join(found))
+
+
+def _probe(decision: BackendDecision, replica: Replica) -> FellBack | str:
+    """Whether the model may be batched, where no profile has told; what it found, in words."""
+    version = decision.entity.model_version
+    if decision.backend != Backend.TRITON or decision.profile_id or version is None:
+        return ""
+    if not still_ours(decision.deployment):
+        return ""
+    try:
+        result = probe_rows(
+            address=replica.address,
+            example=ExampleRows(version.signature, version.input_example or {}),
+            most_rows=batching_of(decision).max_batch_size,
+            limit_s=PROBE_LIMIT_S,
+            call_timeout_s=SMOKE_TIMEOUT_S,
+        )
+    except NotBatchable as exc:
+        fall_back(decision, ReasonCode.NOT_BATCHABLE, exc.message)
+        return FellBack(message=f"{decision.entity.name}: {exc.message}")
+    except ServingError as exc:
+        return f"Row independence was not checked: {exc.message}"
+    warn_of(decision, result)
+    if result.warning or not result.is_row_independent:
+        return result.warning
+    return f"Each of {result.rows_checked} rows got the answer that it gets alone."
 
 
 def _judge(decision: BackendDecision, replica: Replica, exc: ServingError) -> FellBack | str:

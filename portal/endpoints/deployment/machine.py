@@ -24,6 +24,7 @@ from portal.endpoints.deployment.outcomes import (
     StepFailed,
     Waiting,
 )
+from portal.endpoints.deployment.ownership import still_ours
 from portal.endpoints.models import Deployment, Endpoint, ServedEntity
 from portal.endpoints.routes import publish
 from portal.endpoints.services.moves import (
@@ -46,7 +47,9 @@ from serving.errors import ServingError
 log = logging.getLogger(__name__)
 
 STALE_AFTER = timedelta(seconds=10)
-SMOKE_STALE_AFTER = timedelta(seconds=finish.SMOKE_TIMEOUT_S + 15)
+LONG_STALE_AFTER = timedelta(seconds=finish.SMOKE_TIMEOUT_S + finish.PROBE_LIMIT_S + 10)
+LONG_STEPS = (StepName.PROFILE, StepName.SMOKE_TEST)
+"""They wait for the model itself: for one call more than their limits, between two beats."""
 NOT_DUE = timedelta(seconds=0.3)
 """Doubled messages die out: whoever comes so soon after the last look is not needed."""
 RETRY_FAULT_S = 5.0
@@ -79,7 +82,7 @@ def advance(deployment_id: int, *, owner: str) -> float | None:
     if deployment is None:
         return None
     try:
-        return _run(deployment, owner)
+        return _run(deployment)
     except StepFailed as failure:
         _fail(deployment, failure)
         return None
@@ -98,10 +101,8 @@ def advance(deployment_id: int, *, owner: str) -> float | None:
 def is_stale(deployment: Deployment) -> bool:
     """Whether nobody has looked at a deployment under way for too long."""
     limit = STALE_AFTER
-    if deployment.owner and deployment.steps.filter(
-        name=StepName.SMOKE_TEST, state=StepState.RUNNING
-    ):
-        limit = SMOKE_STALE_AFTER
+    if deployment.owner and deployment.steps.filter(name__in=LONG_STEPS, state=StepState.RUNNING):
+        limit = LONG_STALE_AFTER
     last = deployment.beat_at or deployment.created_at
     return timezone.now() - last > limit
 
@@ -129,8 +130,8 @@ def _claim(deployment_id: int, owner: str) -> Deployment | None:
     return deployment
 
 
-def _run(deployment: Deployment, owner: str) -> float | None:
-    while _still_ours(deployment, owner):
+def _run(deployment: Deployment) -> float | None:
+    while still_ours(deployment):
         step = deployment.steps.exclude(state__in=[StepState.DONE, StepState.SKIPPED]).first()
         if step is None:
             _succeed(deployment)
@@ -152,16 +153,6 @@ def _run(deployment: Deployment, owner: str) -> float | None:
                     move_step(step, StepState.RUNNING, message=message)
                 return again_s
     return None
-
-
-def _still_ours(deployment: Deployment, owner: str) -> bool:
-    """Beat; False when the deployment was canceled or another owner took over."""
-    at = timezone.now()
-    return bool(
-        Deployment.objects.filter(
-            pk=deployment.pk, owner=owner, state=DeploymentState.RUNNING
-        ).update(beat_at=at)
-    )
 
 
 def _launch_again(deployment: Deployment, message: str) -> None:

@@ -29,7 +29,7 @@ from portal.endpoints.deployment.replicas import (
 from portal.endpoints.models import Deployment, Endpoint, Replica, ServedEntity
 from portal.endpoints.routes import all_routes, latest_decision
 from portal.endpoints.services.moves import move_entity, move_ready, move_replica
-from portal.endpoints.states import UNDER_WAY, EntityState, Ready, ReplicaState
+from portal.endpoints.states import UNDER_WAY, EntityState, Ready, ReplicaPurpose, ReplicaState
 from portal.queue import enqueue
 
 log = logging.getLogger(__name__)
@@ -67,13 +67,19 @@ def resend_stale_deployments() -> None:
 
 
 def drop_superfluous_wishes() -> None:
-    """Replicas of what is neither active nor being deployed are not wanted."""
+    """Replicas of what is neither active nor being deployed are not wanted.
+
+    Nor are those that were measured by a deployment that has ended.
+    """
     busy = Deployment.objects.filter(state__in=UNDER_WAY).values("endpoint")
     of_active = Q(
         entity__config__endpoint__active_config=models.F("entity__config"),
         entity__config__endpoint__is_stopped=False,
         entity__config__endpoint__is_deleting=False,
     )
+    Replica.objects.filter(is_wanted=True, purpose=ReplicaPurpose.PROFILE).exclude(
+        deployment__state__in=UNDER_WAY
+    ).update(is_wanted=False)
     Replica.objects.filter(is_wanted=True).exclude(
         entity__config__endpoint__in=busy, entity__config__endpoint__is_deleting=False
     ).exclude(of_active).update(is_wanted=False)
@@ -139,7 +145,8 @@ def mend(endpoint: Endpoint, alive: set[str]) -> None:
         decision = latest_decision(entity)
         if decision is None:
             continue
-        found = list(_unfinished().filter(entity=entity, is_wanted=True, backend=decision.backend))
+        serving = _unfinished().filter(entity=entity, is_wanted=True, purpose=ReplicaPurpose.SERVE)
+        found = list(serving.filter(backend=decision.backend))
         surplus = found[wanted_count(entity) :]
         for replica in surplus:
             Replica.objects.filter(pk=replica.pk).update(is_wanted=False)
@@ -154,7 +161,9 @@ def mend(endpoint: Endpoint, alive: set[str]) -> None:
 def _may_try(entity: ServedEntity) -> bool:
     """Back off when replicas of the entity keep ending."""
     recent = entity.replicas.filter(
-        is_wanted=False, created_at__gt=timezone.now() - BACK_OFF_WINDOW
+        is_wanted=False,
+        purpose=ReplicaPurpose.SERVE,
+        created_at__gt=timezone.now() - BACK_OFF_WINDOW,
     ).order_by("-created_at")
     if recent.count() <= wanted_count(entity):
         return True
@@ -169,7 +178,7 @@ def tell_truth(endpoint: Endpoint) -> None:
         return
     silent: list[str] = []
     for entity in endpoint.active_config.entities.all():
-        replicas = entity.replicas.filter(is_wanted=True)
+        replicas = entity.replicas.filter(is_wanted=True, purpose=ReplicaPurpose.SERVE)
         if replicas.filter(state=ReplicaState.READY).exists():
             move_entity(entity, EntityState.DEPLOYMENT_READY)
             continue

@@ -11,17 +11,18 @@ import secrets
 from collections.abc import Iterable
 from datetime import timedelta
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from portal.endpoints import runtime
+from portal.endpoints.batching import batching_to_json
 from portal.endpoints.models import BackendDecision, Deployment, Replica, ServedEntity
 from portal.endpoints.reading import apply_status, line_prefix
 from portal.endpoints.services.moves import move_replica
-from portal.endpoints.states import REPLICA_FOLLOWS, ReplicaState
+from portal.endpoints.states import REPLICA_FOLLOWS, ReplicaPurpose, ReplicaState
 from portal.registry import services as registry
 from serving.errors import LaunchError
-from serving.spec import ReplicaStatus
+from serving.spec import Batching, ReplicaStatus
 from serving.workloads import replicas_for
 
 log = logging.getLogger(__name__)
@@ -41,15 +42,30 @@ def wanted_count(entity: ServedEntity) -> int:
 
 def wanted_replicas(deployment: Deployment, entity: ServedEntity) -> list[Replica]:
     """The deployment's replicas of the entity that are to serve."""
-    return list(
-        Replica.objects.filter(deployment=deployment, entity=entity, is_wanted=True).select_related(
-            "deployment", "entity__config__endpoint", "entity__model_version__model"
-        )
-    )
+    return list(_wanted(deployment, entity).filter(purpose=ReplicaPurpose.SERVE))
 
 
-def add_replica(deployment: Deployment, decision: BackendDecision) -> Replica:
-    """Write a replica's row; `launch` starts it."""
+def profile_replica(deployment: Deployment, entity: ServedEntity) -> Replica | None:
+    """The deployment's replica of the entity that is being measured, if there is one."""
+    return _wanted(deployment, entity).filter(purpose=ReplicaPurpose.PROFILE).first()
+
+
+def _wanted(deployment: Deployment, entity: ServedEntity) -> QuerySet[Replica]:
+    return Replica.objects.filter(
+        deployment=deployment, entity=entity, is_wanted=True
+    ).select_related("deployment", "entity__config__endpoint", "entity__model_version__model")
+
+
+def add_replica(
+    deployment: Deployment, decision: BackendDecision, *, measured_with: Batching | None = None
+) -> Replica:
+    """Write a replica's row; `launch` starts it.
+
+    Args:
+        deployment: What it belongs to.
+        decision: Which entity it serves, and on which backend.
+        measured_with: It serves nobody; it is measured with this batching.
+    """
     taken = Replica.objects.filter(is_wanted=True).values_list("device", flat=True)
     device = runtime.device_for(decision.entity.workload_type, taken=taken)
     return Replica.objects.create(
@@ -59,6 +75,8 @@ def add_replica(deployment: Deployment, decision: BackendDecision) -> Replica:
         backend=decision.backend,
         device=runtime.device_label(device),
         message="Waits for its supervisor.",
+        purpose=ReplicaPurpose.PROFILE if measured_with else ReplicaPurpose.SERVE,
+        batching=batching_to_json(measured_with) if measured_with else {},
     )
 
 
@@ -138,6 +156,16 @@ def retire(replicas: Iterable[Replica]) -> None:
         Replica.objects.filter(pk=replica.pk).update(is_wanted=False)
         replica.is_wanted = False
         stop(replica)
+
+
+def end(replica: Replica, reason: str) -> None:
+    """End a replica that nobody sends requests to, now."""
+    Replica.objects.filter(pk=replica.pk).update(is_wanted=False)
+    replica.is_wanted = False
+    runtime.runtime().kill(replica.public_id)
+    replica.refresh_from_db(fields=["state"])  # the reconciler may have seen it go
+    if replica.state != ReplicaState.STOPPED:
+        move_replica(replica, ReplicaState.STOPPED, reason=reason)
 
 
 def stop(replica: Replica) -> None:

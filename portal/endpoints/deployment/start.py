@@ -112,7 +112,7 @@ def load(deployment: Deployment) -> Outcome:
             status = observe(replica)
             if replica.state == ReplicaState.READY:
                 continue
-            cause = _cannot_start(replica, status, is_alive=replica.public_id in alive)
+            cause = cannot_start(replica, status, is_alive=replica.public_id in alive)
             if cause:
                 return _give_up(decision, replica, cause)
             waits.append(f"{replica.public_id}: {replica.message or 'starting'}")
@@ -121,7 +121,7 @@ def load(deployment: Deployment) -> Outcome:
     return Done(message="Every replica is ready.")
 
 
-def _cannot_start(replica: Replica, status: ReplicaStatus | None, *, is_alive: bool) -> str:
+def cannot_start(replica: Replica, status: ReplicaStatus | None, *, is_alive: bool) -> str:
     """Why a replica that is not ready never will be; empty while it may."""
     age = timezone.now() - (replica.launched_at or replica.created_at)
     if replica.state in {ReplicaState.CRASHED, ReplicaState.STOPPED}:

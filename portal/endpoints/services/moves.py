@@ -27,6 +27,7 @@ from portal.endpoints.states import (
     DeploymentState,
     EntityState,
     Ready,
+    ReplicaPurpose,
     ReplicaState,
     StepState,
 )
@@ -84,15 +85,20 @@ def move_replica(replica: Replica, to: ReplicaState, *, reason: str) -> bool:
     )
     if won:
         replica.state, replica.state_since, replica.message = to, since, reason
+        words = f"{_kind(replica)} {replica} of {replica.entity.name} is {to.label.lower()}."
         record(
             replica.entity.config.endpoint,
             f"replica_{to.lower()}",
-            f"Replica {replica} of {replica.entity.name} is {to.label.lower()}. {reason}".strip(),
+            f"{words} {reason}".strip(),
             deployment=replica.deployment,
             entity_name=replica.entity.name,
             replica_id=replica.public_id,
         )
     return bool(won)
+
+
+def _kind(replica: Replica) -> str:
+    return "Measured replica" if replica.purpose == ReplicaPurpose.PROFILE else "Replica"
 
 
 @transaction.atomic
