@@ -95,7 +95,8 @@ def sweep(steps: Sequence[SweepStep], knee_rows: int | None) -> Figure:
         legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         margin=MARGIN | {"r": 56, "t": 28},
         yaxis2={
-            "title": {"text": "Latency, ms"},
+            "title": {"text": "Latency, ms", "standoff": 8},
+            "automargin": True,
             "overlaying": "y",
             "side": "right",
             "rangemode": "tozero",
@@ -106,7 +107,8 @@ def sweep(steps: Sequence[SweepStep], knee_rows: int | None) -> Figure:
     figure.update_xaxes(type="category")  # sizes double, so equal steps are a logarithmic axis
     figure.update_yaxes(rangemode="tozero", selector={"title.text": "Rows/s"}, tickformat=",d")
     if knee_rows is not None and str(knee_rows) in rows:
-        _mark(figure, str(knee_rows), f"knee: {knee_rows}", anchor="left")
+        at = rows.index(str(knee_rows))  # its place: "32" would count as a number
+        _mark(figure, at, f"knee: {knee_rows}", anchor="right")
     return _plain(figure)
 
 
@@ -121,11 +123,11 @@ def _figure(traces: Sequence[Any], *, x: str, y: str) -> Any:
         hovermode="closest",
     )
     figure.update_xaxes(title_text=x, fixedrange=True, showline=True, ticks="outside")
-    figure.update_yaxes(title_text=y, fixedrange=True)
+    figure.update_yaxes(title={"text": y, "standoff": 8}, fixedrange=True, automargin=True)
     return figure
 
 
-def _mark(figure: Any, at: float | str, text: str, *, anchor: str) -> None:
+def _mark(figure: Any, at: float, text: str, *, anchor: str) -> None:
     figure.add_shape(
         type="line", x0=at, x1=at, y0=0, y1=1, yref="paper", line={"dash": "dash", "width": 1}
     )

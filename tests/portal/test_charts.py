@@ -53,6 +53,6 @@ def test_the_sweep_marks_its_knee_on_both_curves() -> None:
     assert throughput["y"][-1] == 1000.0
     assert latency["y"] == [4.0, 4.4, 5.2, 8.0]
     assert latency["yaxis"] == "y2"
-    assert figure["layout"]["shapes"][0]["x0"] == "4"
+    assert figure["layout"]["shapes"][0]["x0"] == 2  # the third size
     assert figure["layout"]["annotations"][0]["text"] == "knee: 4"
     assert "shapes" not in charts.sweep(steps, None)["layout"]

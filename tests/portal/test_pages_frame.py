@@ -360,6 +360,10 @@ def test_pretty_json_keeps_rows_on_one_line_and_is_bounded() -> None:
     assert shoal.pretty_json({"inputs": [[1, 2], [3, 4]]}) == (
         '{\n  "inputs": [\n    [1, 2],\n    [3, 4]\n  ]\n}'
     )
+    assert shoal.pretty_json(list(range(100, 140))) == (
+        f"[\n  {', '.join(map(str, range(100, 119)))},\n"
+        f"  {', '.join(map(str, range(119, 138)))},\n  138, 139\n]"
+    )
     text = shoal.pretty_json([[0.5] * 1000] * 1000)
     assert len(text) < 21_000
     assert text.endswith("more characters")

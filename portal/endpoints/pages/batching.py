@@ -199,11 +199,11 @@ def probe_words(probe: ProbeResult | None) -> str:
 
 def _reading(measured: Profile) -> str:
     """The curve in a sentence, for those who do not see it."""
-    first, last = measured.steps[0], measured.steps[-1]
-    knee = next((step for step in measured.steps if step.rows == measured.knee_rows), last)
+    first = measured.steps[0]
+    knee = next((step for step in measured.steps if step.rows == measured.knee_rows), first)
     return (
         f"From {number(first.rows_per_s)} rows/s with {first.rows} row a call to"
-        f" {number(knee.rows_per_s)} with {knee.rows}, the knee; measured up to {last.rows} rows."
+        f" {number(knee.rows_per_s)} with {knee.rows}, the knee."
     )
 
 

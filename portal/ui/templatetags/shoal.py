@@ -153,6 +153,9 @@ def _pretty(value: Any, newline: str) -> Iterator[str]:
         yield plain
         return
     deeper = f"{newline}  "
+    if isinstance(value, list) and not _holds_rows(value):
+        yield from _filled(value, newline)
+        return
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     yield opening
     for number, item in enumerate(value):
@@ -163,6 +166,24 @@ def _pretty(value: Any, newline: str) -> Iterator[str]:
         else:
             yield from _pretty(item, deeper)
     yield f"{newline}{closing}"
+
+
+def _filled(row: list[Any], newline: str) -> Iterator[str]:
+    """A long row of plain values, as many on each line as fit."""
+    deeper = f"{newline}  "
+    yield "["
+    room = 0
+    for number, item in enumerate(row):
+        text = json.dumps(item, ensure_ascii=False, default=str)
+        ending = "," if number < len(row) - 1 else ""
+        if len(text) + 2 > room:
+            yield deeper
+            room = PRETTY_WIDTH
+        else:
+            yield " "
+        yield f"{text}{ending}"
+        room -= len(text) + 2
+    yield f"{newline}]"
 
 
 def _holds_rows(value: Any) -> bool:
