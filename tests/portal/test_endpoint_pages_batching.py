@@ -113,7 +113,7 @@ def test_while_it_is_measured_the_page_shows_what_is_known(cast: Cast, endpoint:
     BackendDecisionFactory(
         deployment=deployment,
         entity=ServedEntityFactory(config=config, optimized=True),
-        profiling=json.loads(to_json(progress)),
+        profiling={"progress": json.loads(to_json(progress))},
     )
     Endpoint.objects.update(config_update=ConfigUpdate.IN_PROGRESS, pending_config=config)
 

@@ -218,7 +218,9 @@ def _measuring(deployment: Deployment | None) -> list[Measuring]:
     if step is None:
         return []
     found = []
-    for decision in deployment.decisions.exclude(profiling={}).select_related("entity"):
+    for decision in deployment.decisions.filter(backend=Backend.TRITON).select_related("entity"):
+        if "outcome" in decision.profiling:
+            continue
         progress = _progress(decision)
         steps = progress.sweep.steps if progress and progress.sweep else ()
         found.append(
@@ -234,9 +236,10 @@ def _measuring(deployment: Deployment | None) -> list[Measuring]:
 
 
 def _progress(decision: BackendDecision) -> Progress | None:
+    kept = decision.profiling.get("progress")
     try:
-        return from_json(Progress, json.dumps(decision.profiling))
-    except ValueError:
+        return from_json(Progress, json.dumps(kept)) if kept else None
+    except ValueError:  # another release of Shoal wrote it
         return None
 
 
