@@ -56,6 +56,33 @@ def test_the_checkbox_comes_and_goes_as_choices_are_made(form: Page, tab: Tab) -
     assert tab.complaints == []
 
 
+def test_batching_can_be_overridden_only_where_it_is_on(form: Page, tab: Tab) -> None:
+    form.get_by_label("Entity", exact=True).select_option("main.vision.detector")
+    expect(form.get_by_label("Version")).to_have_value("2")
+    form.get_by_label("Compute type").select_option("GPU_SMALL")
+    form.get_by_label("Version").select_option("1")
+    checkbox = form.get_by_role("checkbox", name="Throughput optimized")
+    expect(checkbox).to_be_visible()
+    form.get_by_text("Advanced configuration").click()
+    largest = form.get_by_label("Largest batch (rows)")
+    expect(largest).to_be_hidden()
+
+    checkbox.check()
+    largest.fill("5000")
+    form.keyboard.press("Tab")
+    message = form.locator("#entity-0-max_batch_size-error")
+    expect(message).to_have_text("Give a whole number from 1 to 4096.")
+    largest.fill("64")
+    expect(message).to_be_hidden()
+    form.get_by_label("Preferred batches (rows)").fill("16, 64")
+
+    form.get_by_text("The same as an API call").click()
+    expect(form.locator("#api-call")).to_contain_text('"preferred_batch_size": [ 16, 64 ]')
+    checkbox.uncheck()
+    expect(largest).to_be_hidden()
+    assert tab.complaints == []
+
+
 def test_quick_picks_are_all_kept(form: Page) -> None:
     form.get_by_label("Entity", exact=True).select_option("main.vision.detector")
     expect(form.get_by_label("Version")).to_have_value("2")
