@@ -100,7 +100,7 @@ class PythonEnvironment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSpec:
-    """Everything one replica needs to run; written to `directory/spec.json` (mode 0600).
+    """Everything one replica needs to run; all but secrets stands in `directory/spec.json`.
 
     Attributes:
         replica_id: Five letters or digits, shown as `[ts/<replica_id>]`.

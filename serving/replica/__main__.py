@@ -1,12 +1,19 @@
-"""`python -m serving.replica DIRECTORY`: run the replica whose `spec.json` lies there."""
+"""`python -m serving.replica DIRECTORY`: run the replica whose `spec.json` lies there.
+
+The file holds no secrets. They come as a JSON object on the standard input, from variable to value,
+and stay in this process and the server's: a server is started again from here.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import signal
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from serving.errors import ServingError
@@ -21,6 +28,7 @@ log = logging.getLogger("serving.replica")
 
 SPEC_FILE = "spec.json"
 OUTPUT_FILE = "supervisor.log"
+SECRETS = "--secrets-on-stdin"
 STARTED = b"started"
 
 
@@ -31,12 +39,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--detach", action="store_true", help="go on in the background once it has started"
     )
+    parser.add_argument(SECRETS, action="store_true", help="read the secrets from the input")
     options = parser.parse_args(arguments)
     directory: Path = options.directory.resolve()
-    return _detach(directory) if options.detach else _run(directory, tell=None)
+    secrets: dict[str, str] = json.load(sys.stdin) if options.secrets_on_stdin else {}
+    if options.detach:
+        return _detach(directory, secrets)
+    return _run(directory, secrets, tell=None)
 
 
-def _detach(directory: Path) -> int:
+def _detach(directory: Path, secrets: Mapping[str, str]) -> int:
     """Leave the supervisor running in a session of its own; say why if it does not start."""
     reading, writing = os.pipe()
     if os.fork() == 0:
@@ -45,7 +57,7 @@ def _detach(directory: Path) -> int:
         _use_output_file(directory)
         code = 1
         try:
-            code = _run(directory, tell=writing)
+            code = _run(directory, secrets, tell=writing)
         finally:
             logging.shutdown()
             os._exit(code)
@@ -66,13 +78,14 @@ def _use_output_file(directory: Path) -> None:
     os.dup2(output, 2)
 
 
-def _run(directory: Path, *, tell: int | None) -> int:
+def _run(directory: Path, secrets: Mapping[str, str], *, tell: int | None) -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     try:
         lock = SupervisorLock(directory)
         spec = from_json(ReplicaSpec, (directory / SPEC_FILE).read_text())
+        spec = replace(spec, environment_variables={**spec.environment_variables, **secrets})
         store = LogStore(directory)
         publisher = StatusPublisher(directory, spec.redis_url)
         supervisor = Supervisor(spec, store, publisher)

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 
+from serving.replica.shoal_masking import NAMES, spellings
 from serving.spec import DeviceKind, ReplicaSpec
 
 INHERITED = frozenset(
@@ -50,24 +51,25 @@ def server_environment(spec: ReplicaSpec) -> dict[str, str]:
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as nvidia-smi counts
         "CUDA_VISIBLE_DEVICES": ",".join(map(str, spec.device.indices)) if is_cuda else "",
         MARK: str(spec.directory),
+        NAMES: ",".join(secret_variables(spec)),
     }
 
 
 def secret_values(spec: ReplicaSpec) -> tuple[str, ...]:
-    """Give what must not show in a log: declared secrets, and variables that are named like one.
-
-    The longest come first, so that none leaves the rest of another that it is a part of. A secret
-    of several lines is given whole and line by line, since a log has only lines.
-    """
-    found: set[str] = set()
-    for name, value in spec.environment_variables.items():
-        if name in spec.secret_names:
-            found |= {value} if len(value) >= LEAST_DECLARED_LENGTH else set()
-            found |= {line for line in _lines(value) if len(line) >= LEAST_SECRET_LENGTH}
-        elif len(value) >= LEAST_SECRET_LENGTH and SECRET_NAME.search(name):
-            found.add(value)
+    """Give what must not show in a log, in every spelling, the longest first."""
+    values = [spec.environment_variables[name] for name in secret_variables(spec)]
+    found = {spelling for value in values for spelling in spellings(value)}
     return tuple(sorted(found, key=lambda value: (-len(value), value)))
 
 
-def _lines(value: str) -> list[str]:
-    return [line.strip() for line in value.splitlines()]
+def secret_variables(spec: ReplicaSpec) -> tuple[str, ...]:
+    """Give the variables whose values are masked: declared ones, and those named like a secret."""
+    return tuple(
+        name for name, value in spec.environment_variables.items() if _is_masked(spec, name, value)
+    )
+
+
+def _is_masked(spec: ReplicaSpec, name: str, value: str) -> bool:
+    if name in spec.secret_names:
+        return len(value) >= LEAST_DECLARED_LENGTH
+    return len(value) >= LEAST_SECRET_LENGTH and SECRET_NAME.search(name) is not None

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 
 from serving.replica.log_lines import LEFT_OUT
+from serving.replica.shoal_masking import MASK
 
-MASK = "[masked]"
 LEAST_PART = 4
 """So much of a secret's beginning, at the place where a long line was cut, gives it away."""
 

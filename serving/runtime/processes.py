@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ import serving
 from serving import bus
 from serving.errors import LaunchError
 from serving.replica import processes
+from serving.replica.__main__ import SECRETS
 from serving.replica.environment import inherited_environment
 from serving.replica.lock import supervisor_pid
 from serving.replica.status import STATUS_FILE, connect, read_status
@@ -51,15 +53,15 @@ class ProcessRuntime:
         spec = replace(spec, directory=directory)
         if supervisor_pid(directory) is not None:
             return
-        _write_spec(spec)
+        secrets = _write_spec(spec)
         (directory / STATUS_FILE).unlink(missing_ok=True)
         try:
             # The supervisor forks itself off: no parent has to wait for it, none leaves a zombie.
             done = subprocess.run(
-                [sys.executable, "-m", "serving.replica", str(directory), "--detach"],
+                [sys.executable, "-m", "serving.replica", str(directory), "--detach", SECRETS],
                 cwd=Path(serving.__path__[0]).parent,
                 env=_supervisor_environment(),
-                stdin=subprocess.DEVNULL,
+                input=json.dumps(secrets).encode(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 timeout=LAUNCH_TIMEOUT_S,
@@ -144,14 +146,22 @@ class ProcessRuntime:
             return None
 
 
-def _write_spec(spec: ReplicaSpec) -> None:
-    """Write what the supervisor reads; it holds the users' secrets."""
+def _write_spec(spec: ReplicaSpec) -> dict[str, str]:
+    """Write what the supervisor reads, but for the secrets: these are given back."""
+    secrets = {
+        name: value
+        for name, value in spec.environment_variables.items()
+        if name in spec.secret_names
+    }
+    plain = {k: v for k, v in spec.environment_variables.items() if k not in secrets}
+    spec = replace(spec, environment_variables=plain)
     spec.directory.mkdir(parents=True, exist_ok=True)
     draft = spec.directory / "spec.draft"
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(to_json(spec))
     draft.replace(spec.directory / "spec.json")
+    return secrets
 
 
 def _supervisor_environment() -> dict[str, str]:

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from serving.replica.http import ask
 from serving.replica.ports import Ports
 from serving.replica.server import Cause, Command, Health
 from serving.spec import BatchingSeen, Evidence, LogLine, ReplicaSpec
+from serving.standard.shim import SHIM_FILES
 
 MODEL_PATH_VARIABLE = "__pyfunc_model_path__"  # mlflow.pyfunc.scoring_server._SERVER_MODEL_PATH
 TIMEOUT_VARIABLE = "MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT"
@@ -58,6 +60,7 @@ class StandardServer:
         self._spec = spec
         self._is_asgi = True
         self._has_control_socket = False
+        self._shim = spec.directory / "scoring"
 
     def prepare(self) -> None:
         """Look which of MLflow's two servers the environment has."""
@@ -73,6 +76,9 @@ class StandardServer:
                 "The model's environment cannot run MLflow's scoring server: it has no"
                 f" {' and no '.join(missing) or 'scoring server'}. Add it to its requirements."
             )
+        self._shim.mkdir(exist_ok=True)
+        for file in SHIM_FILES:
+            shutil.copyfile(file, self._shim / file.name)
 
     def banner(self) -> Sequence[str]:
         """Name the server: its own output does not."""
@@ -153,7 +159,8 @@ class StandardServer:
         threads = min(32, len(os.sched_getaffinity(0)) + 4)
         return [
             "uvicorn",
-            "mlflow.pyfunc.scoring_server.app:app",
+            "shoal_asgi:app",
+            f"--app-dir={self._shim}",
             f"--host={self._spec.host}",
             f"--port={ports.http}",
             f"--workers={math.ceil(self._spec.max_in_flight / threads)}",
@@ -166,7 +173,8 @@ class StandardServer:
     def _gunicorn(self, ports: Ports) -> list[str]:
         return [
             "gunicorn",
-            "mlflow.pyfunc.scoring_server.wsgi:app",
+            "shoal_wsgi:app",
+            f"--pythonpath={self._shim}",
             f"--bind={self._spec.host}:{ports.http}",
             "--workers=1",
             "--worker-class=gthread",

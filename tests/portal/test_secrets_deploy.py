@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,8 @@ from portal.endpoints.reading import current_deployment
 from portal.endpoints.states import UNDER_WAY
 from portal.previews.services import set_enabled
 from portal.secrets import services
-from serving.probe import smoke_test
+from serving.errors import ModelRaised
+from serving.probe import SmokeResult, smoke_test
 from serving.spec import Backend
 from tests.support.factories import UserFactory, make_cast, stored_version
 
@@ -45,11 +47,13 @@ import mlflow, numpy as np
 from mlflow.pyfunc import PythonModel
 
 class Model(PythonModel):
-    # Prints its secret, and answers with its length: so it has it.
+    # Prints its secret, and answers with its length: so it has it. Raises it at what is below 0.
     def load_context(self, context):
         print("the password is", os.environ["DB_PASSWORD"], "and", os.environ["PLAIN"])
 
     def predict(self, context, model_input, params=None):
+        if model_input.min() < 0:
+            raise RuntimeError(f"no login with {os.environ['DB_PASSWORD']!r}")
         return np.full(len(model_input), len(os.environ["DB_PASSWORD"]), dtype=np.float32)
 
 mlflow.models.set_model(Model())
@@ -99,20 +103,18 @@ def drive(endpoint: Endpoint, *, limit_s: float = 120) -> Deployment:
 
 
 @pytest.mark.parametrize("backend", list(Backend))
-def test_the_model_gets_the_value_and_the_log_does_not(creator: User, backend: Backend) -> None:
+def test_the_model_gets_the_value_and_neither_log_nor_caller_does(
+    creator: User, backend: Backend
+) -> None:
     _, deployment = deploy(creator, backend)
 
     assert deployment.state == "SUCCEEDED", deployment.message
     replica = Replica.objects.get(is_wanted=True)
     assert replica.backend == backend
-    answer = smoke_test(
-        address=replica.address,
-        backend=backend,
-        signature=replica.entity.model_version.signature,  # type: ignore[union-attr]  # it is there
-        body={"inputs": EXAMPLE.tolist()},
-        timeout_s=10,
-    )
-    assert answer.rows_out == 2
+    assert ask(replica, EXAMPLE).rows_out == 2
+    with pytest.raises(ModelRaised, match=r"no login with '\[masked\]'") as raised:
+        ask(replica, -EXAMPLE)
+    assert VALUE not in raised.value.message
     logged = [line.text for line in runtime.read_logs(replica, after=0, limit=5000)]
     assert any("the password is [masked] and plain-as-day" in x for x in logged)
     assert_nowhere_else(replica)
@@ -122,8 +124,18 @@ def test_the_model_gets_the_value_and_the_log_does_not(creator: User, backend: B
         assert VALUE not in api.get(f"/api/2.0/serving-endpoints/e{path}").content.decode()
 
 
+def ask(replica: Replica, rows: Any) -> SmokeResult:
+    return smoke_test(
+        address=replica.address,
+        backend=Backend(replica.backend),
+        signature=replica.entity.model_version.signature,  # type: ignore[union-attr]  # it is there
+        body={"inputs": rows.tolist()},
+        timeout_s=10,
+    )
+
+
 def assert_nowhere_else(replica: Replica) -> None:
-    """The value stands in the replica's specification, which only its owner reads, and nowhere."""
+    """The value stands on no disk, not even in the replica's specification."""
     specification = replica.directory / "spec.json"
     assert stat.S_IMODE(specification.stat().st_mode) == 0o600
     assert json.loads(specification.read_text())["secret_names"] == ["DB_PASSWORD"]
@@ -132,7 +144,7 @@ def assert_nowhere_else(replica: Replica) -> None:
         for file in Path(settings.DATA_DIR).rglob("*")
         if file.is_file() and VALUE.encode() in file.read_bytes()
     }
-    assert holders == {specification}
+    assert holders == set()
     assert VALUE not in dumped()
 
 

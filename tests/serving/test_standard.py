@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +22,7 @@ from serving.runtime import read_logs
 from serving.runtime.processes import ProcessRuntime
 from serving.spec import Backend, PythonEnvironment, ReplicaState, ReplicaStatus
 from serving.standard.server import StandardServer
+from serving.standard.shim import SHIM_FILES
 from serving.triton.evidence import is_triton_active
 from tests.support.replicas import (
     FAULT,
@@ -157,9 +161,11 @@ def test_a_model_that_does_not_import_is_given_up_with_its_own_words(
 
 
 def test_mlflow_3_runs_in_uvicorn(
-    model_environment: PythonEnvironment, doubling_model: SavedModel
+    model_environment: PythonEnvironment, doubling_model: SavedModel, tmp_path: Path
 ) -> None:
-    spec = make_spec("abcde", model_environment, doubling_model, backend=Backend.STANDARD)
+    spec = make_spec(
+        "abcde", model_environment, doubling_model, backend=Backend.STANDARD, directory=tmp_path
+    )
     server = StandardServer(spec)
     server.prepare()
 
@@ -169,7 +175,7 @@ def test_mlflow_3_runs_in_uvicorn(
         str(model_environment.python),
         "-m",
         "uvicorn",
-        "mlflow.pyfunc.scoring_server.app:app",
+        "shoal_asgi:app",
     ]
     assert {"--host=127.0.0.1", "--port=20001", "--workers=1"} < set(command.arguments)
     assert command.environment["__pyfunc_model_path__"] == doubling_model.directory.as_uri()
@@ -184,13 +190,15 @@ def test_mlflow_2_runs_in_gunicorn(tmp_path: Path, doubling_model: SavedModel) -
         "gunicorn/ctl/__init__.py",
         "flask/__init__.py",
     )
-    spec = make_spec("abcde", environment, doubling_model, backend=Backend.STANDARD)
+    spec = make_spec(
+        "abcde", environment, doubling_model, backend=Backend.STANDARD, directory=tmp_path
+    )
     server = StandardServer(replace(spec, max_in_flight=8))
     server.prepare()
 
     arguments = server.command(PORTS).arguments
 
-    assert arguments[2:4] == ["gunicorn", "mlflow.pyfunc.scoring_server.wsgi:app"]
+    assert arguments[2:4] == ["gunicorn", "shoal_wsgi:app"]
     assert {"--bind=127.0.0.1:20001", "--threads=9", "--no-control-socket"} < set(arguments)
 
 
@@ -214,3 +222,40 @@ def test_an_environment_without_a_web_server_is_refused(
 
     with pytest.raises(LaunchError, match="it has no uvicorn and no fastapi"):
         StandardServer(spec).prepare()
+
+
+WSGI_SERVER = """
+def app(environ, start_response):
+    path = environ["PATH_INFO"]
+    start_response("400 BAD REQUEST" if path == "/no" else "200 OK", [("Content-Length", "99")])
+    return [b'{"message": "no login with hu', b'nter2!", "code": 7}']
+"""
+
+
+def test_mlflow_2_answers_errors_masked_and_the_rest_as_it_is(tmp_path: Path) -> None:
+    package = tmp_path / "mlflow" / "pyfunc" / "scoring_server"
+    package.mkdir(parents=True)
+    for folder in (package, *list(package.parents)[:2]):
+        (folder / "__init__.py").touch()
+    (package / "wsgi.py").write_text(WSGI_SERVER)
+    for file in SHIM_FILES:
+        shutil.copyfile(file, tmp_path / file.name)
+    code = """
+import shoal_wsgi
+for path in ("/no", "/yes"):
+    told = []
+    body = shoal_wsgi.app({"PATH_INFO": path}, lambda *arguments: told.extend(arguments))
+    print(told[0], dict(told[1])["Content-Length"], b"".join(body).decode())
+"""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}){code}"],
+        env={"SHOAL_SECRET_NAMES": "DB", "DB": "hunter2!"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.splitlines() == [
+        '400 BAD REQUEST 48 {"message": "no login with [masked]", "code": 7}',
+        '200 OK 99 {"message": "no login with hunter2!", "code": 7}',
+    ]

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-SHIM_FILES: tuple[Path, ...] = tuple(
-    Path(__file__).with_name(name) for name in ("model.py", "shoal_answers.py", "shoal_busy.py")
+from serving.replica import shoal_masking
+
+SHIM_FILES: tuple[Path, ...] = (
+    *(Path(__file__).with_name(n) for n in ("model.py", "shoal_answers.py", "shoal_busy.py")),
+    Path(shoal_masking.__file__),
 )
 """All of them go into a model repository's version folder (`REPO/model/1/`), names kept."""

@@ -22,6 +22,7 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 from shoal_answers import pack_answer, take_apart
 from shoal_busy import BusyMark
+from shoal_masking import masker_of_environment
 
 NUMPY2 = int(np.__version__.split(".")[0]) >= 2
 MAX_MESSAGE_LENGTH = 4000
@@ -299,8 +300,8 @@ def _report(exc):
         traceback.print_exception(type(exc), exc, exc.__traceback__, file=sys.stderr)
 
 
-def message_of(exc):
-    """What the caller is told: MLflow's words as they are, others with their type."""
+def message_of(exc, mask=str):
+    """What the caller is told: MLflow's words as they are, others with their type; masked."""
     own = getattr(exc, "message", None)
     if isinstance(exc, RowMismatch):
         text = str(exc)
@@ -308,13 +309,13 @@ def message_of(exc):
         text = own
     else:
         text = f"{UNEXPECTED}{type(exc).__name__}: {exc}"
-    return text[:MAX_MESSAGE_LENGTH]
+    return mask(text)[:MAX_MESSAGE_LENGTH]
 
 
-def _error(exc):
+def _error(exc, mask):
     is_mismatch = isinstance(exc, RowMismatch)
     code = pb_utils.TritonError.UNSUPPORTED if is_mismatch else pb_utils.TritonError.INVALID_ARG
-    return pb_utils.InferenceResponse(error=pb_utils.TritonError(message_of(exc), code))
+    return pb_utils.InferenceResponse(error=pb_utils.TritonError(message_of(exc, mask), code))
 
 
 def _params_of(request):
@@ -332,6 +333,7 @@ class TritonPythonModel:
         self.busy = BusyMark(args["model_instance_name"])
         config = json.loads(args["model_config"])
         spec = json.loads(config["parameters"]["spec"]["string_value"])
+        self.mask = masker_of_environment()  # before the model is loaded, which may take them out
         os.environ["_MLFLOW_IS_IN_SERVING_ENVIRONMENT"] = "true"
         import inspect
 
@@ -364,7 +366,7 @@ class TritonPythonModel:
                 item = self.reader.read(position, arrays, _params_of(request))
                 groups.setdefault(item.key or position, []).append(item)
             except Exception as exc:  # noqa: BLE001 - one request's, whatever it is
-                responses[position] = _error(exc)
+                responses[position] = _error(exc, self.mask)
         for items in groups.values():
             for position, answer in self.runner.run(items).items():
                 responses[position] = self._respond(answer)
@@ -372,6 +374,6 @@ class TritonPythonModel:
 
     def _respond(self, answer):
         if not isinstance(answer, bytearray):
-            return _error(answer)
+            return _error(answer, self.mask)
         array = np.frombuffer(answer, dtype=np.uint8).reshape(1, -1)
         return pb_utils.InferenceResponse(output_tensors=[write_tensor("out", array)])
