@@ -14,6 +14,7 @@ from serving.spec import Batching, PythonEnvironment, ReplicaSpec
 from serving.triton import repository, shared_memory
 from serving.triton.home import STUB, find_home, server_version
 from serving.triton.preflight import check_environment, check_stub
+from serving.triton.shim import SHIM_FILES
 from tests.support.replicas import SavedModel, make_spec
 
 
@@ -78,7 +79,7 @@ def test_laying_out_twice_leaves_one_repository(spec: ReplicaSpec) -> None:
     repository.lay_out(spec, find_home(None))
 
     files = sorted(f.name for f in repository.repository(spec.directory).rglob("*") if f.is_file())
-    assert files == ["config.pbtxt", "model.py", "shoal_answers.py", "shoal_busy.py", STUB]
+    assert files == ["config.pbtxt", *sorted(file.name for file in SHIM_FILES), STUB]
 
 
 def test_a_static_interpreter_is_refused(spec: ReplicaSpec) -> None:
