@@ -186,7 +186,10 @@ class Measuring:
         """Begin the next setting where there is one and time for it; else choose."""
         progress, setting = self._seen(), next_setting(self._seen(), self._node())
         if setting is not None and not self._has_time():
-            words = f"The time for measuring ({settings.PROFILE_BUDGET_S} s) was used up."
+            words = (
+                f"Loading the model takes {progress.load_s:.0f} s, for which the time for "
+                f"measuring ({settings.PROFILE_BUDGET_S} s) left no room."
+            )
             self._keep(replace(progress, ended_because=words))
             setting = None
         self._beat()
