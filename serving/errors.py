@@ -1,8 +1,10 @@
 """The engine's error tree.
 
     ServingError
-    ├── InvalidInput         the caller's request cannot be read or does not fit the model
+    ├── InvalidInput         the caller's request cannot be read
+    │   └── InputRefused     it does not fit the model's signature
     ├── ModelRaised          the model itself failed on the input
+    │   └── ModelRefused     its data or parameters do not fit the signature
     ├── Ineligible           a rule of `serving.eligibility` fails
     ├── ArtifactError        a packed model or environment cannot be used
     ├── LaunchError          a replica cannot be started
@@ -33,10 +35,16 @@ class ServingError(Exception):
 
 
 class InvalidInput(ServingError):
-    """The request body cannot be read, or does not fit the model's signature."""
+    """The request body cannot be read."""
 
     code = "BAD_REQUEST"
     status = 400
+
+
+class InputRefused(InvalidInput):
+    """The request does not fit the model's signature; the code is MLflow's."""
+
+    code = "INVALID_PARAMETER_VALUE"
 
 
 class ModelRaised(ServingError):
@@ -44,6 +52,12 @@ class ModelRaised(ServingError):
 
     code = "BAD_REQUEST"
     status = 400
+
+
+class ModelRefused(ModelRaised):
+    """The model's process found that data or parameters do not fit the signature."""
+
+    code = "INVALID_PARAMETER_VALUE"
 
 
 class Ineligible(ServingError):

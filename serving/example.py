@@ -44,11 +44,15 @@ class ExampleRows:
             raise InvalidInput(
                 "The signature fixes the number of rows, so requests run one by one."
             )
+        if decoded.is_alone and "dataframe_split" in self._body:  # it may have an index
+            table = self._body["dataframe_split"]
+            self._body["dataframe_split"] = {k: v for k, v in table.items() if k != "index"}
+            decoded = self._codec.decode(bodies.dump(self._body))
+        if decoded.is_alone:
+            raise InvalidInput("The input example has no rows, or inputs of different lengths.")
         self._decoded = decoded
         self._is_json = self._codec.plan.kind is InputKind.JSON
         self.rows = decoded.rows
-        if not self.rows:
-            raise InvalidInput("The input example has no rows.")
         if self._is_json and not self._is_tellable():
             raise InvalidInput("The rows of the input example cannot be told apart.")
 
@@ -63,7 +67,7 @@ class ExampleRows:
     @property
     def is_joined(self) -> bool:
         """Whether the gateway itself joins such requests, and not Triton."""
-        return self._codec.can_join
+        return self._codec.can_join(self._decoded.params)
 
     @property
     def params(self) -> str:

@@ -6,12 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 import redis
+from hypothesis import settings
 
 from tests.support.environment import DATA_DIR
 from tests.support.stack import stack
 from tests.support.valkey import Valkey
 
 __all__ = ["stack"]
+
+# `--hypothesis-profile=long`: tests that take their number of cases from the profile run for long.
+settings.register_profile("default", max_examples=100)
+settings.register_profile("long", max_examples=2000, print_blob=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -35,6 +35,7 @@ from serving.gateway.replies import TIMED_OUT
 from serving.gateway.routing import Limits, LiveRoute
 from serving.gateway.state import GatewayState
 from serving.permissions import Action, Verdict, judge
+from serving.protocol.body import format_of
 from serving.protocol.mlflow_parser import import_mlflow
 from serving.spec import Principal
 
@@ -157,7 +158,8 @@ class Gateway:
                 await self._admit(route, principal)
             raw = await read_body(receive, head.content_length, self._settings.max_request_bytes)
             watch.begin_answer(route.spec.request_timeout_s)
-            call = measured.begin(Call(endpoint_name, entity_name, raw))
+            form = format_of(head.content_type)
+            call = measured.begin(Call(endpoint_name, entity_name, raw, form))
             outcome = await self._dispatcher.answer(call)
         return outcome.body, (
             _JSON,

@@ -15,6 +15,7 @@ from serving.errors import Overloaded, ReplicaUnavailable
 from serving.gateway.errors import ReplicaBroke
 from serving.gateway.replies import ReplicaFault, ReplicaFull, SharedMemoryFull
 from serving.protocol.answers import Answer
+from serving.protocol.body import Format
 from serving.protocol.codec import Decoded, EntityCodec
 from serving.spec import RouteEntity
 
@@ -33,7 +34,7 @@ class Moved(Exception):
 
 
 class Form(Protocol):
-    """How a request is read and its answer written, where that is not MLflow's scoring JSON."""
+    """How a request is read and its answer written, where that is not MLflow's scoring protocol."""
 
     async def decode(self, codec: EntityCodec, entity: RouteEntity) -> Decoded:
         """The request as it goes to Triton."""
@@ -58,7 +59,8 @@ class Call:
 
     Attributes:
         raw: The body as it came.
-        form: How to read it, where it is not MLflow's scoring JSON.
+        format: The body's, where MLflow's scoring protocol applies.
+        form: How to read it, where it does not.
         served: The entity that has it now; empty before one was chosen.
         decoded: What it became for `codec`.
         breaks: How many replicas ended while they had it.
@@ -70,6 +72,7 @@ class Call:
     endpoint_name: str
     entity_name: str | None
     raw: bytes
+    format: Format = Format.JSON
     form: Form | None = None
     served: str = ""
     codec: EntityCodec | None = None

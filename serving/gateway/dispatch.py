@@ -17,7 +17,8 @@ from serving.gateway.routing import LiveEntity, LiveReplica, LiveRoute
 from serving.gateway.state import GatewayState
 from serving.protocol import body as bodies
 from serving.protocol.answers import Answer
-from serving.protocol.codec import EMPTY_PREDICTIONS, Decoded, EntityCodec
+from serving.protocol.body import Format
+from serving.protocol.codec import Decoded, EntityCodec
 from serving.protocol.wire import Part, write_invocation
 
 PARTS_AT_ONCE = 4
@@ -102,8 +103,6 @@ class Dispatcher:
             call.codec, call.decoded = codec, await self._decode(codec, entity, call)
         parts, params = call.decoded.parts, call.decoded.params
         message = route.spec.message or DEFAULT_MESSAGE
-        if not parts:
-            return EMPTY_PREDICTIONS
         if len(parts) == 1:
             answers = [await joiner.infer(parts[0], params, call, message)]
         else:
@@ -115,8 +114,10 @@ class Dispatcher:
     async def _decode(self, codec: EntityCodec, entity: LiveEntity, call: Call) -> Decoded:
         if call.form is not None:
             return await call.form.decode(codec, entity.spec)
-        decoded = codec.decode_quickly(call.raw)
-        return await asyncio.to_thread(codec.decode, call.raw) if decoded is None else decoded
+        decoded = codec.decode_quickly(call.raw, call.format)
+        if decoded is None:
+            return await asyncio.to_thread(codec.decode, call.raw, call.format)
+        return decoded
 
     async def _infer_parts(
         self, joiner: Joiner, call: Call, decoded: Decoded, message: str
@@ -146,7 +147,10 @@ class Dispatcher:
             answer = await self._exchange(route, entity, call, pieces)
             return form.encode_predictions(answer, entity.spec)
         if call.invocation is None:
-            call.invocation = write_invocation(_scoring_body(call.raw))
+            raw = call.raw
+            if call.format is Format.JSON and not bodies.read_body(raw).is_plain:
+                raw = bodies.keep_forwarded(raw)
+            call.invocation = write_invocation(raw, call.format)
         return await self._exchange(route, entity, call, call.invocation)
 
     async def _exchange(
@@ -183,11 +187,3 @@ class Dispatcher:
         else:
             has_answered = isinstance(exc, ServingError)
             entity.release(replica, has_answered=has_answered)
-
-
-def _scoring_body(raw: bytes) -> bytes:
-    """A body without the fields that MLflow's server does not know."""
-    if bodies.read_body(raw).is_plain:
-        return raw
-    fields = bodies.parse_object(raw)
-    return bodies.dump({k: v for k, v in fields.items() if k in bodies.FORWARDED_FIELDS})

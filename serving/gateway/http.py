@@ -27,11 +27,13 @@ class Head(NamedTuple):
     token_sha256: str | None
     request_id: str
     content_length: int
+    content_type: str | None
 
 
 def read_head(scope: Scope) -> Head:
     """Read the headers: the token (as its hash), the caller's request id, the body's length."""
     token: str | None = None
+    content_type: str | None = None
     request_id = ""
     content_length = 0
     for name, value in scope["headers"]:
@@ -41,9 +43,11 @@ def read_head(scope: Scope) -> Head:
             request_id = value[:64].decode("ascii", "replace")
         elif name == b"content-length" and value.isdigit():
             content_length = int(value)
+        elif name == b"content-type":
+            content_type = value[:200].decode("latin-1")
     if not request_id.isprintable() or not request_id.isascii() or not request_id:
         request_id = f"{_prefix}{next(_numbers):012x}"
-    return Head(token, request_id, content_length)
+    return Head(token, request_id, content_length, content_type)
 
 
 def _token_hash(value: bytes) -> str | None:

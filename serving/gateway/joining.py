@@ -164,7 +164,7 @@ class Joiner:
     # ---------------------------------------------------------------- gathering
 
     def _key_of(self, part: Part, params: str) -> tuple[object, ...]:
-        if self.codec.can_join:
+        if self.codec.can_join(params):
             return self.codec.join_key(part, params)
         self._alone += 1
         return (self._alone,)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-import orjson
-
-from serving.protocol.answers import Answer, join_answers
+from serving.protocol.answers import Answer, join_answers, parse_json
 from serving.protocol.codec import Decoded, EntityCodec
 from serving.protocol.oip.answer import answer_of_predictions, output_tensors, write_reply
 from serving.protocol.oip.inputs import decode, scoring_body
@@ -49,7 +47,7 @@ class OpenInferenceForm:
 
     def encode(self, codec: EntityCodec, answers: Sequence[Answer], entity: RouteEntity) -> bytes:
         """The answer, from those to each part."""
-        return self._write(join_answers(answers), entity)
+        return self._write(join_answers(answers).parsed(), entity)
 
     async def invocation(self, entity: RouteEntity) -> bytes:
         """The request as it goes to MLflow's server."""
@@ -57,7 +55,7 @@ class OpenInferenceForm:
 
     def encode_predictions(self, body: bytes, entity: RouteEntity) -> bytes:
         """The answer, from what MLflow's server answered."""
-        value = orjson.loads(body)
+        value = parse_json(body)
         if isinstance(value, dict) and "predictions" in value:
             value = value["predictions"]
         return self._write(answer_of_predictions(value), entity)

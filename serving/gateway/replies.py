@@ -12,6 +12,7 @@ from typing import Any
 from serving.errors import (
     DeadlineExceeded,
     ModelRaised,
+    ModelRefused,
     NotBatchable,
     ReplicaUnavailable,
     ServingError,
@@ -19,19 +20,13 @@ from serving.errors import (
 from serving.gateway.errors import ReplicaBroke
 from serving.gateway.transport import Reply
 from serving.protocol import wire
-from serving.protocol.answers import clean_json
+from serving.protocol.words import SCHEMA_CODE, UNEXPECTED, shorten, split_code
 
 log = logging.getLogger(__name__)
 
-UNEXPECTED = (
-    "Encountered an unexpected error while evaluating the model. Verify that the input is "
-    "compatible with the model for inference."
-)
 TIMED_OUT = (
     "Timed out while evaluating the model. Verify that the model evaluates within the timeout."
 )
-MAX_MESSAGE_LENGTH = 4000
-
 _NOT_LOADED = ("unknown model", "no available versions", "is not ready", "not found")
 
 
@@ -61,7 +56,10 @@ def output_of(reply: Reply) -> bytes:
     """
     if reply.status == 200:
         return wire.output_of(reply.head, reply.body)
-    message = wire.error_of(reply.body)[:MAX_MESSAGE_LENGTH]
+    code, message = split_code(wire.error_of(reply.body))
+    if code:  # the shim's own words, whatever the model said in them
+        raise _model_error(code, message)
+    message = shorten(message)
     if reply.status == 501:
         raise NotBatchable(message)
     if reply.status in {400, 404} and not any(words in message for words in _NOT_LOADED):
@@ -84,7 +82,7 @@ def output_of(reply: Reply) -> bytes:
 
 
 def predictions_of(reply: Reply) -> bytes:
-    """The body that MLflow's scoring server answered, fit for strict JSON.
+    """The body that MLflow's scoring server answered.
 
     Raises:
         ModelRaised: The model refused the input or failed on it.
@@ -92,22 +90,28 @@ def predictions_of(reply: Reply) -> bytes:
         ReplicaUnavailable: The server is not ready.
     """
     if reply.status == 200:
-        return clean_json(reply.body)
-    if reply.status == 504:
+        return reply.body
+    fields = _mlflow_error(reply.body)
+    if fields is None and reply.status == 504:
         raise DeadlineExceeded(TIMED_OUT)
-    if reply.status in {502, 503}:
+    if fields is None and reply.status in {502, 503}:
         raise ReplicaUnavailable("The replica is not ready. Try again.")
-    raise ModelRaised(_mlflow_message(reply.body)[:MAX_MESSAGE_LENGTH])
+    raise _model_error(*(fields or ("", UNEXPECTED)))
 
 
-def _mlflow_message(body: bytes) -> str:
-    """MLflow's message; of a model's own failure also the last line of the traceback."""
+def _model_error(code: str, message: str) -> ModelRaised:
+    """Where MLflow's server answers 500 it is a 400 here: the model raised on this input."""
+    return (ModelRefused if code == SCHEMA_CODE else ModelRaised)(shorten(message))
+
+
+def _mlflow_error(body: bytes) -> tuple[str, str] | None:
+    """MLflow's code and message; of a model's own failure also the last line of the traceback."""
     try:
         fields: dict[str, Any] = json.loads(body)
-        message = str(fields["message"])
+        code, message = str(fields["error_code"]), str(fields["message"])
     except (ValueError, KeyError, TypeError):
-        return UNEXPECTED
+        return None
     trace = str(fields.get("stack_trace") or "").strip()
-    if not trace or "unexpected error while evaluating" not in message:
-        return message
-    return f"{UNEXPECTED} {trace.splitlines()[-1].strip()}"
+    if trace and "unexpected error while evaluating" in message:
+        message = f"{message} {trace.splitlines()[-1].strip()}"
+    return code, message

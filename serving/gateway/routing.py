@@ -124,7 +124,7 @@ class LiveEntity:
     @property
     def lanes(self) -> int:
         """Requests on the wire to one replica at once."""
-        if self.codec is None or not self.codec.can_join:
+        if self.codec is None or not self.codec.can_join(params=""):
             return self.spec.max_in_flight
         beside = self.joiner is not None and self.joiner.mean_exchange_s >= SLOW_EXCHANGE_S
         return self.spec.instance_count + beside

@@ -1,13 +1,15 @@
 """The shim's packed answers to the JSON that MLflow's scoring server would send.
 
-The format is described in the shim (`serving/triton/shim/shoal_answers.py`). NaN and Infinity
-become null: the clients cannot read MLflow's bare words.
+The format is described in the shim (`serving/triton/shim/shoal_answers.py`). NaN and infinity are
+the bare words that MLflow's server writes (`NaN`, `Infinity`), which Python's `json` reads. Floats
+of 32 and 16 bits have their shortest digits (0.1, where MLflow writes 0.10000000149011612): read
+back as such a float they are the same.
 """
 
 from __future__ import annotations
 
 import json
-import math
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +19,20 @@ import numpy as np
 import orjson
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
+_BEYOND_STRICT_JSON = re.compile(rb"NaN|Infinity|\d{20}|\\u[dD]")
+"""What orjson refuses or changes: not numbers, long whole numbers, halves of surrogate pairs."""
+
+
+def parse_json(text: bytes) -> Any:
+    """What Python's `json` reads in `text`, quickly where it is strict JSON."""
+    return json.loads(text) if _BEYOND_STRICT_JSON.search(text) else orjson.loads(text)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonText:
+    """A column that the shim wrote as JSON: a list of values, or anything for "value"."""
+
+    text: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +42,7 @@ class Answer:
     Attributes:
         kind: "ndarray", "list", "dict" (of columns), "frame" or "value".
         names: Of the columns, for "dict" and "frame".
-        columns: Arrays of plain numbers, or parsed JSON (lists; anything for "value").
+        columns: Arrays of plain numbers, or JSON: as text or parsed.
         compute_s: How long the model took for the call that this is from; None where unknown.
     """
 
@@ -40,7 +56,12 @@ class Answer:
         """Rows that the model returned; None where its answer has no rows."""
         if self.kind == "value":
             return None
-        return len(self.columns[0]) if self.columns else 0
+        return len(_values(self.columns[0])) if self.columns else 0
+
+    def parsed(self) -> Answer:
+        """The same with its JSON parsed: lists, or anything for "value"."""
+        columns = tuple(parse_json(c.text) if isinstance(c, JsonText) else c for c in self.columns)
+        return Answer(self.kind, self.names, columns, self.compute_s)
 
 
 def unpack_answer(packed: bytes) -> Answer:
@@ -52,7 +73,7 @@ def unpack_answer(packed: bytes) -> Answer:
     for described in header["columns"]:
         size = described["size"]
         if described["dtype"] == "json":
-            columns.append(orjson.loads(packed[start : start + size]))
+            columns.append(JsonText(packed[start : start + size]))
         else:
             dtype = np.dtype(described["dtype"])
             count = size // dtype.itemsize
@@ -73,6 +94,7 @@ def split_answer(answer: Answer, rows: Sequence[int]) -> list[Answer]:
     """
     if len(rows) == 1:
         return [answer]
+    answer = answer.parsed()
     answers, start = [], 0
     for count in rows:
         columns = tuple(column[start : start + count] for column in answer.columns)
@@ -86,9 +108,10 @@ def join_answers(answers: Sequence[Answer]) -> Answer:
     first = answers[0]
     if len(answers) == 1:
         return first
-    if any((a.kind, a.names) != (first.kind, first.names) for a in answers):
+    alike = all((a.kind, a.names) == (first.kind, first.names) for a in answers)
+    if first.kind == "value" or not alike:
         listed = [row for answer in answers for row in to_rows(answer)]
-        return Answer("list", (), (listed,))
+        return Answer("list", (), (_as_text(listed),))
     columns = tuple(
         _join_columns([answer.columns[position] for answer in answers])
         for position in range(len(first.columns))
@@ -100,7 +123,11 @@ def _join_columns(columns: list[Any]) -> Any:
     shapes = {c.shape[1:] if isinstance(c, np.ndarray) else None for c in columns}
     if len(shapes) == 1 and None not in shapes:
         return np.concatenate(columns)
-    return [row for column in columns for row in _plain(column)]
+    return _as_text([row for column in columns for row in _values(column)])
+
+
+def _as_text(rows: list[Any]) -> JsonText:
+    return JsonText(json.dumps(rows).encode())
 
 
 def to_rows(answer: Answer) -> list[Any]:
@@ -108,54 +135,54 @@ def to_rows(answer: Answer) -> list[Any]:
     if answer.kind == "frame":
         return _records(answer)
     if answer.kind in {"ndarray", "list"}:
-        return list(_plain(answer.columns[0]))
-    return [_jsonable(answer)]
+        return list(_values(answer.columns[0]))
+    if answer.kind == "dict":
+        return [dict(zip(answer.names, map(_values, answer.columns), strict=True))]
+    return [answer.parsed().columns[0]]
 
 
 def predictions_json(answer: Answer) -> bytes:
     """The body of the answer: `{"predictions": ...}`."""
-    if answer.kind == "ndarray":
-        # The common case: written by orjson straight from the array's memory.
-        return b'{"predictions":' + orjson.dumps(answer.columns[0], option=_OPTIONS) + b"}"
-    return orjson.dumps({"predictions": _jsonable(answer)}, option=_OPTIONS)
-
-
-def _jsonable(answer: Answer) -> Any:
     if answer.kind == "frame":
-        return _records(answer)
+        return b'{"predictions":' + _dump(_records(answer)) + b"}"
     if answer.kind == "dict":
-        return dict(zip(answer.names, answer.columns, strict=True))
-    return answer.columns[0]
+        pairs = [
+            orjson.dumps(name) + b":" + _column_json(column)
+            for name, column in zip(answer.names, answer.columns, strict=True)
+        ]
+        return b'{"predictions":{' + b",".join(pairs) + b"}}"
+    return b'{"predictions":' + _column_json(answer.columns[0]) + b"}"
+
+
+def _column_json(column: Any) -> bytes:
+    return column.text if isinstance(column, JsonText) else _dump(column)
+
+
+def _dump(value: Any) -> bytes:
+    """An array or parsed JSON as text; in the common case by orjson, from an array's memory."""
+    try:
+        text = orjson.dumps(value, option=_OPTIONS)
+    except TypeError:  # whole numbers beyond 64 bits, half of a surrogate pair
+        text = b"null"
+    if b"null" not in text:  # which orjson writes for NaN and infinity too
+        return text
+    return json.dumps(value.tolist() if isinstance(value, np.ndarray) else value).encode()
 
 
 def _records(answer: Answer) -> list[dict[str, Any]]:
-    columns = [_plain(column) for column in answer.columns]
+    columns = [_values(column) for column in answer.columns]
     return [dict(zip(answer.names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _plain(column: Any) -> list[Any]:
+def _values(column: Any) -> list[Any]:
+    if isinstance(column, JsonText):
+        values: list[Any] = parse_json(column.text)
+        return values
     if not isinstance(column, np.ndarray):
         return list(column)
     if column.dtype == np.float32 or column.dtype == np.float16:
         # Rows of shortest digits, as for an array: 0.1, not 0.10000000149011612.
-        rows: list[Any] = orjson.loads(orjson.dumps(column, option=_OPTIONS))
+        rows: list[Any] = parse_json(_dump(column))
         return rows
     plain: list[Any] = column.tolist()
     return plain
-
-
-def clean_json(body: bytes) -> bytes:
-    """A JSON text that may hold Python's NaN and Infinity, with null in their place."""
-    if b"NaN" not in body and b"Infinity" not in body:
-        return body
-    return json.dumps(_without_nan(json.loads(body)), separators=(",", ":")).encode()
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(item) for item in value]
-    return value

@@ -6,98 +6,105 @@ ahead of the first use.
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
+from serving.errors import InputRefused, InvalidInput
+from serving.protocol.body import Format
+from serving.protocol.plan import input_specs
+from serving.protocol.words import SCHEMA_CODE, failed_to_predict, shorten
 
-from serving.errors import InvalidInput
-from serving.protocol.plan import InputKind, InputPlan, input_specs
-from serving.protocol.tensors import is_lossless
-
-MAX_MESSAGE_LENGTH = 4000
+_CSV_WORDS = (
+    "Failed to parse input as a Pandas DataFrame. Ensure that the input is a valid CSV-formatted"
+    " Pandas DataFrame produced using the `pandas.DataFrame.to_csv()` method. Error: '{}'"
+)
+_PARQUET_WORDS = (
+    "Failed to parse input as a Pandas DataFrame. Ensure that the input is a valid Parquet"
+    " Pandas DataFrame produced using the `pandas.DataFrame.to_parquet()` method. Error: '{}'"
+)
 
 _import_lock = threading.Lock()
 
 
 def import_mlflow() -> None:
-    """Import what `parse_and_enforce` needs now, so that no request waits for it."""
+    """Import what the other functions need now, so that no request waits for it."""
     with _import_lock:
         import mlflow.models.utils
         import mlflow.utils.proto_json_utils  # noqa: F401 - imported for its own sake
 
 
-def parse_and_enforce(signature: Mapping[str, Any], plan: InputPlan, field: str, value: Any) -> Any:
-    """What MLflow's server would hand to the model: an ndarray, a dict of them, or a DataFrame.
+def parse_fields(signature: Mapping[str, Any], field: str, value: Any) -> Any:
+    """What MLflow's server would hand to the model for one input field of a JSON body.
+
+    Gives an ndarray, a dict of them, or a DataFrame.
 
     Raises:
-        InvalidInput: In MLflow's words.
+        InvalidInput: In MLflow's words and with its code.
     """
+    parser, schema = _prepare(signature)
+    try:
+        if field in {"inputs", "instances"}:
+            data = parser.parse_tf_serving_input({field: value}, schema=schema)
+        else:
+            orient = field.removeprefix("dataframe_")
+            data = parser.dataframe_from_parsed_json(value, pandas_orient=orient, schema=schema)
+    except parser.MlflowException as exc:
+        raise _refused(exc.message, exc.error_code) from exc
+    # MLflow's server answers 500 where its parser did not foresee a body.
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as exc:
+        message = f"Invalid input. The data does not fit the model's signature. Error: {exc!r}"
+        raise InvalidInput(shorten(message)) from exc
+    return _enforce(data, schema)
+
+
+def parse_table(signature: Mapping[str, Any], raw: bytes, form: Format) -> Any:
+    """What MLflow's server would hand to the model for a table as CSV or Parquet.
+
+    Raises:
+        InvalidInput: In MLflow's words and with its code.
+    """
+    import pandas as pd
+
+    _, schema = _prepare(signature)
+    words = _PARQUET_WORDS
+    try:
+        if form is Format.PARQUET:
+            data = pd.read_parquet(io.BytesIO(raw))
+        else:
+            text = io.StringIO(raw.decode("utf-8"))
+            words = _CSV_WORDS
+            types = dict(zip(schema.input_names(), schema.pandas_types(), strict=False))
+            data = pd.read_csv(text, dtype=types)
+    except UnicodeDecodeError as exc:
+        message = f"Ensure that input is a valid UTF-8 encoded string. Error: '{exc!r}'"
+        raise InvalidInput(shorten(f"Invalid input. {message}")) from exc
+    except Exception as exc:  # as MLflow does: pandas raises what it likes
+        raise InvalidInput(shorten(words.format(exc))) from exc
+    return _enforce(data, schema)
+
+
+def _prepare(signature: Mapping[str, Any]) -> tuple[Any, Any]:
     with _import_lock:
-        from mlflow.exceptions import MlflowException
-        from mlflow.models.utils import _enforce_schema
         from mlflow.types import Schema
         from mlflow.utils import proto_json_utils
 
-    schema = Schema.from_json(json.dumps(input_specs(signature)))
+    return proto_json_utils, Schema.from_json(json.dumps(input_specs(signature)))
+
+
+def _enforce(data: Any, schema: Any) -> Any:
+    with _import_lock:
+        from mlflow.models.utils import _enforce_schema
+
     try:
-        if field in {"inputs", "instances"}:
-            data = proto_json_utils.parse_tf_serving_input({field: value}, schema=schema)
-        else:
-            data = proto_json_utils.dataframe_from_parsed_json(
-                value, pandas_orient=field.removeprefix("dataframe_"), schema=schema
-            )
-    except MlflowException as exc:
-        raise InvalidInput(exc.message[:MAX_MESSAGE_LENGTH]) from exc
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as exc:
-        raise InvalidInput(
-            f"Invalid input. The data does not fit the model's signature. Error: {exc!r}"[
-                :MAX_MESSAGE_LENGTH
-            ]
-        ) from exc
-    try:
-        _refuse_losses(plan, field, value)
         return _enforce_schema(data, schema)
     except Exception as exc:  # MLflow itself words every failure here this way
-        message = f"Failed to enforce schema of data '{data}' with schema '{schema}'. Error: {exc}"
-        raise InvalidInput(message[:MAX_MESSAGE_LENGTH]) from exc
+        reason = f"Failed to enforce schema of data '{data}' with schema '{schema}'. Error: {exc}"
+        raise InputRefused(shorten(failed_to_predict(data, reason))) from exc
 
 
-def _refuse_losses(plan: InputPlan, field: str, value: Any) -> None:
-    """MLflow's parser cuts 1.5 to 1 for a whole-number input before its enforcement can object."""
-    for planned in plan.inputs:
-        dtype = np.dtype(planned.dtype)
-        if dtype.kind not in "iub":
-            continue
-        given = _values_of(field, value, planned.key, plan.kind)
-        if given is None:
-            continue
-        try:
-            cast = np.array(given, dtype=dtype)
-            is_safe = is_lossless(given, cast)
-        except (ValueError, TypeError, OverflowError):
-            continue  # the enforcement finds better words
-        if not is_safe:
-            found = np.array(given).dtype
-            what = f"input '{planned.key}'" if planned.key else "input"
-            raise ValueError(
-                f"dtype of {what} {found} does not match expected dtype {dtype}: the cast would "
-                "change values."
-            )
-
-
-def _values_of(field: str, value: Any, key: str | None, kind: InputKind) -> Any:
-    """All values of one input, however the request spells it; None where it is not to be found."""
-    if field == "dataframe_split" and isinstance(value, dict):
-        columns, data = value.get("columns") or [], value.get("data") or []
-        if key not in columns:
-            return None
-        position = columns.index(key)
-        return [row[position] for row in data if isinstance(row, list) and len(row) > position]
-    if isinstance(value, dict):
-        return value.get(key)
-    if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
-        return [row[key] for row in value if key in row]
-    return value if kind is InputKind.TENSORS else None
+def _refused(message: str, code: str) -> InvalidInput:
+    kind = InputRefused if code == SCHEMA_CODE else InvalidInput
+    return kind(shorten(message))

@@ -1,9 +1,8 @@
 """JSON numbers to the arrays that a tensor signature asks for.
 
-The result is that of `np.array(value, dtype)`, which MLflow's server uses, with one difference: a
-cast that would lose something (1.5 or 300 into uint8, null into a truth value) is refused, not
-done in silence. Functions give None where the value does not fit; the caller then asks MLflow's own
-parser, which may accept a rarer form or say what is wrong.
+The result is that of `np.array(value, dtype)`, which MLflow's server uses: 1.5 becomes 1 for whole
+numbers, as there. Functions give None where the value does not fit; the caller then asks MLflow's
+own parser, which may accept a rarer form or say what is wrong.
 """
 
 from __future__ import annotations
@@ -28,25 +27,14 @@ _BUFFER_DTYPES = {"d": np.float64, "i": np.int64, "u": np.uint64}
 
 
 def to_array(value: Any, dtype: np.dtype[Any]) -> Array | None:
-    """`value` as an array of `dtype`; None where it is ragged, no number, or loses something."""
+    """`value` as an array of `dtype`, by the very call that MLflow makes; None where that fails."""
     if not isinstance(value, list):
         return None
     try:
-        with np.errstate(over="ignore"):
-            found = np.array(value, dtype=dtype)
-            return found if dtype.kind == "f" or is_lossless(value, found) else None
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.array(value, dtype=dtype)
     except (ValueError, TypeError, OverflowError):
         return None
-
-
-def is_lossless(value: Any, cast: Array) -> bool:
-    """Whether `cast`, an array of whole numbers or truth values, says what `value` says."""
-    free = np.array(value)
-    if free.dtype.kind == cast.dtype.kind:
-        return free.dtype.kind == "b" or bool(np.array_equal(free, cast))
-    if free.dtype.kind not in "biuf":
-        return free.dtype.kind == "U" and cast.dtype.kind != "b"
-    return bool(np.array_equal(free, cast))
 
 
 def fits(array: Array, shape: Sequence[int]) -> bool:
@@ -71,17 +59,21 @@ def tensors_from_json(value: Any, field: str, inputs: Sequence[PlannedInput]) ->
 
 
 def _by_input(value: Any, field: str, inputs: Sequence[PlannedInput]) -> list[Any] | None:
+    """Each input's values. MLflow converts unknown names too, which may fail: left to it."""
     keys = [planned.key for planned in inputs]
     if keys == [None]:
-        return [value]
+        # An empty list and one of records stay lists with MLflow, which it then refuses.
+        is_array = isinstance(value, list) and value and not isinstance(value[0], dict)
+        return [value] if is_array else None
+    names = set(keys)
     if isinstance(value, dict) and field == "inputs":
-        return [value[key] for key in keys] if all(key in value for key in keys) else None
+        return [value[key] for key in keys] if value.keys() == names else None
     if not isinstance(value, list) or not value:
         return None
     if all(isinstance(row, dict) for row in value):
         if field == "inputs":
             return None  # MLflow refuses a list of named rows for tensors
-        if all(key in row for row in value for key in keys):
+        if all(row.keys() == names for row in value):
             return [[row[key] for row in value] for key in keys]
         return None
     return [value] if len(keys) == 1 else None
@@ -102,7 +94,10 @@ def tensor_from_large_body(
         document = simdjson.Parser().parse(raw)
         if not isinstance(document, simdjson.Object):
             return None
-        names = set(document.keys())
+        given_names = list(document.keys())
+        names = set(given_names)
+        if len(names) != len(given_names):
+            return None  # of two fields of one name the last counts, which simdjson does not find
         field = names & {"inputs", "instances"}
         if len(field) != 1 or names - {"inputs", "instances", "params"}:
             return None

@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 import orjson
 
+from serving.protocol.body import Format
 from serving.protocol.plan import OUTPUT_NAME, InputPlan
 from serving.protocol.tensors import Array
 
@@ -122,11 +123,11 @@ def _of_one_width(arrays: Sequence[Array]) -> list[Array]:
     ]
 
 
-def write_invocation(body: bytes) -> list[bytes]:
+def write_invocation(body: bytes, form: Format = Format.JSON) -> list[bytes]:
     """The HTTP request to MLflow's scoring server."""
     return [
-        b"POST /invocations HTTP/1.1\r\nHost: replica\r\nContent-Type: application/json\r\n"
-        b"Content-Length: %d\r\n\r\n" % len(body),
+        b"POST /invocations HTTP/1.1\r\nHost: replica\r\nContent-Type: %s\r\n"
+        b"Content-Length: %d\r\n\r\n" % (form.encode(), len(body)),
         body,
     ]
 

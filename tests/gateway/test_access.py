@@ -263,16 +263,35 @@ def test_a_second_head_on_a_connection_is_waited_for_as_long_as_the_first(
     ("body", "words"),
     [
         (b"", "valid JSON"),
-        (b"\xff", "UTF-8"),
+        (b"\xff", "UnicodeDecodeError"),
         (b'{"messages": [{"role": "user"}]}', "custom model"),
         (b'{"inputs": [[1,2,3]], "stream": true}', "stream"),
-        (b'{"inputs": [[1,2]]}', "does not match expected shape (-1, 3)"),
         (b'{"inputs": [["a","b","c"]]}', "could not convert string to float"),
         (b"[" * 100_000, "nested too deeply"),
     ],
 )
 def test_a_bad_body_is_a_clear_400(served: GatewayServer, body: bytes, words: str) -> None:
     assert words in str(check(served.ask(body), 400, "BAD_REQUEST")["message"])
+
+
+def test_what_does_not_fit_the_signature_has_mlflow_s_code(served: GatewayServer) -> None:
+    answer = check(served.ask({"inputs": [[1, 2]]}), 400, "INVALID_PARAMETER_VALUE")
+
+    assert "does not match expected shape (-1, 3)" in str(answer["message"])
+
+
+def test_another_content_type_is_refused_in_mlflow_s_words(served: GatewayServer) -> None:
+    response = served.ask(b"<x/>", headers={"Content-Type": "text/xml"})
+
+    answer = check(response, 400, "BAD_REQUEST")
+    assert "only supports the following content types" in str(answer["message"])
+
+
+def test_a_table_as_csv_is_no_tensor(served: GatewayServer) -> None:
+    response = served.ask(b"a,b,c\n1,2,3\n", headers={"Content-Type": "text/csv"})
+
+    answer = check(response, 400, "BAD_REQUEST")
+    assert "Failed to parse input as a Pandas DataFrame" in str(answer["message"])
 
 
 def test_token_use_is_recorded(served: GatewayServer, valkey: redis.Redis) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from serving.protocol.words import UNEXPECTED
 from serving.spec import Backend
 from tests.support.gateway import (
     GatewayServer,
@@ -28,7 +29,7 @@ ANSWER = {"predictions": [[2.0, 4.0, 6.0]]}
             400,
             {
                 "error_code": "BAD_REQUEST",
-                "message": "Encountered an unexpected error while evaluating the model. Verify ...",
+                "message": UNEXPECTED,
                 "stack_trace": "Traceback ...\n  File x\nValueError: no negatives\n",
             },
             400,
@@ -63,6 +64,41 @@ def test_errors_of_mlflow_s_server_take_our_shape(
 
     assert response.json().keys() == {"error_code", "message", "details", "request_id"}
     assert words in response.json()["message"]
+    if isinstance(answer, dict):
+        assert response.json()["error_code"] == answer["error_code"]
+
+
+def test_a_model_s_own_refusal_is_no_fault_of_the_replica(
+    gateway: GatewayServer, publisher: Publisher, replica: StandInReplica
+) -> None:
+    answer = json.dumps({"error_code": "TEMPORARILY_UNAVAILABLE", "message": "no quota"}).encode()
+    replica.behave = lambda handler, rows: respond(handler, 503, answer)
+    publisher.route(entity(replica.address, backend=Backend.STANDARD))
+
+    response = wait_until_answered(gateway, 400)
+
+    assert response.json()["error_code"] == "BAD_REQUEST"
+    assert response.json()["message"] == "no quota"
+
+
+def test_a_table_as_csv_goes_to_mlflow_s_server_as_it_came(
+    gateway: GatewayServer, publisher: Publisher, replica: StandInReplica
+) -> None:
+    seen: list[str] = []
+
+    def serve(handler: Any, rows: int) -> bool:
+        seen.append(handler.headers["Content-Type"])
+        return respond(handler, 200, b'{"predictions": [1]}')
+
+    replica.behave = serve
+    publisher.route(entity(replica.address, backend=Backend.STANDARD))
+    wait_until_answered(gateway)
+
+    response = gateway.ask(b"a\n1\n", headers={"Content-Type": "text/csv; charset=utf-8"})
+
+    assert response.json() == {"predictions": [1]}
+    assert seen[-1] == "text/csv"
+    assert replica.texts[-1] == b"a\n1\n"
 
 
 def test_mlflow_s_server_gets_only_what_it_knows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -215,10 +216,15 @@ def test_a_table_with_text_and_missing_values(launcher: Launcher, serve: Any) ->
         *({"predictions": [row]} for row in wanted),
         *({"predictions": wanted} for _ in range(3)),
     ]
+    csv = "\n".join(["amount,name", *(f"{r['amount']},{r['name'] or repr('')}" for r in wanted)])
+    taken = gateway.ask(csv.encode(), headers={"Content-Type": "text/csv"})
+    assert [row["twice"] for row in taken.json()["predictions"]] == [r["twice"] for r in wanted]
     missing = gateway.ask({"dataframe_records": [{"name": "four", "amount": None}]})
-    assert missing.json() == {
-        "predictions": [{"name": "four", "amount": None, "twice": None, "long": True}]
-    }
+    (row,) = missing.json()["predictions"]
+    assert "NaN" in missing.text
+    assert math.isnan(row.pop("amount"))
+    assert math.isnan(row.pop("twice"))
+    assert row == {"name": "four", "long": True}
     refused = gateway.ask({"dataframe_records": [{"amount": 1}]})
     assert refused.status_code == 400
     assert "Failed to enforce schema of data" in refused.json()["message"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import io
 import json
-import math
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlflow.models import ModelSignature
+from mlflow.pyfunc.scoring_server import predictions_to_json
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
-from mlflow.utils.proto_json_utils import NumpyEncoder, _get_jsonable_obj
 
 from serving.protocol.answers import join_answers, predictions_json, unpack_answer
 from serving.protocol.codec import EntityCodec
+from tests.support.scoring import same_json
 from tests.support.shim import LocalModel, load_shim, stub_model
 
 TENSOR = TensorSpec(np.dtype("float32"), (-1, -1))
@@ -253,12 +254,35 @@ def test_a_signature_with_a_fixed_first_axis_is_never_joined() -> None:
     assert seen == [(2, 2), (2, 2)]
 
 
-def test_a_large_json_request_is_cut_and_joined_again() -> None:
-    model = local(lambda data, params: data["a"] * 2, max_batch_size=4)
-    records = [{"a": n} for n in range(10)]
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"dataframe_records": [{"a": n} for n in range(10)]},
+        {"inputs": {"a": [*range(9), 9.5]}},
+        {"inputs": [*range(9), "x"]},
+    ],
+)
+def test_a_large_json_request_is_read_whole_and_computed_in_pieces(body: Any) -> None:
+    seen: list[Any] = []
 
-    assert len(model.codec.decode(json.dumps({"dataframe_records": records}).encode()).parts) == 3
-    assert model.predict({"dataframe_records": records}) == [{"a": n * 2} for n in range(10)]
+    def predict(data: Any, params: Any) -> Any:
+        seen.append(data)
+        return data["a"] if isinstance(data, (dict, pd.DataFrame)) else data
+
+    pieces = local(predict, max_batch_size=4).predict(body)
+    sizes = [len(p["a"]) if isinstance(p, dict) else len(p) for p in seen]
+
+    assert sizes == [4, 4, 2]
+    assert pieces == local(predict).predict(body)
+
+
+def test_an_answer_that_changes_its_kind_between_pieces_is_asked_for_whole() -> None:
+    def predict(data: Any, params: Any) -> Any:
+        return data if len(data) == 4 else data.tolist()
+
+    model = local(predict, max_batch_size=4)
+
+    assert model.predict({"inputs": list(range(6))}) == list(range(6))
 
 
 @settings(max_examples=100, deadline=None)
@@ -304,20 +328,10 @@ def round_trip(result: Any) -> Any:
 
 
 def as_mlflow(result: Any) -> Any:
-    """The scoring server's `predictions_to_json`, its bare NaN and Infinity as null."""
-    jsonable = _get_jsonable_obj(result, pandas_orient="records")
-    text = json.dumps({"predictions": jsonable}, cls=NumpyEncoder)
-    return json.loads(text, parse_constant=lambda _: None)
-
-
-def same(ours: Any, theirs: Any) -> bool:
-    if isinstance(theirs, float) and isinstance(ours, float):
-        return math.isclose(ours, theirs, rel_tol=1e-3) or np.float16(ours) == np.float16(theirs)
-    if isinstance(theirs, dict):
-        return list(ours) == list(theirs) and all(same(ours[k], theirs[k]) for k in theirs)
-    if isinstance(theirs, list):
-        return len(ours) == len(theirs) and all(map(same, ours, theirs))
-    return bool(ours == theirs and type(ours) is type(theirs))
+    """What the scoring server writes."""
+    text = io.StringIO()
+    predictions_to_json(result, text)
+    return json.loads(text.getvalue())
 
 
 @pytest.mark.parametrize(
@@ -360,7 +374,7 @@ def same(ours: Any, theirs: Any) -> bool:
     ids=str,
 )
 def test_answers_are_those_of_mlflow(result: Any) -> None:
-    assert same(round_trip(result), as_mlflow(result))
+    assert same_json(round_trip(result), as_mlflow(result))
 
 
 def test_torch_tensors_are_answers_too() -> None:

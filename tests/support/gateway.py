@@ -205,6 +205,7 @@ class StandInReplica:
         self.most_in_flight = 0
         self.rows: list[int] = []
         self.bodies: list[Any] = []  # of requests in JSON, as MLflow's server gets them
+        self.texts: list[bytes] = []  # of others that it gets
         self.factor = 2.0
         self.behave: Callable[[Any, int], bool] = lambda handler, rows: False
         self._lock = threading.Lock()
@@ -242,8 +243,10 @@ class StandInReplica:
             shape = [1]
             if length:
                 shape = json.loads(raw[:length])["inputs"][0]["shape"]
-            else:
+            elif handler.headers["Content-Type"] == "application/json":
                 self.bodies.append(json.loads(raw))
+            else:
+                self.texts.append(raw)
             self.rows.append(shape[0])
             data = np.frombuffer(raw[length:], dtype=np.float32) if length else np.empty(0)
             handler.seen = data  # type: ignore[attr-defined]  # for `behave`

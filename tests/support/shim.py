@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from serving.protocol.body import Format
 from serving.protocol.codec import Decoded, EntityCodec
 from serving.triton.shim import SHIM_FILES
 
@@ -43,7 +44,9 @@ class LocalModel:
         # As it travels to the shim: through JSON.
         self.plan = json.loads(json.dumps(self.codec.plan.to_json()))
         self.reader = self.shim.Reader(self.plan, model)
-        self.runner = self.shim.Runner(lambda data, params: model.predict(data, params=params))
+        self.runner = self.shim.Runner(
+            lambda data, params: model.predict(data, params=params), max_rows=max_batch_size
+        )
 
     def read(self, decoded: Decoded, first: int = 0) -> list[Any]:
         """The shim's items of a decoded request's parts."""
@@ -64,7 +67,11 @@ class LocalModel:
 
     def predict(self, body: object) -> Any:
         """The predictions that a caller gets for one request."""
-        decoded = self.codec.decode(json.dumps(body).encode())
+        return self.ask(json.dumps(body).encode())
+
+    def ask(self, raw: bytes, form: Format = Format.JSON) -> Any:
+        """The predictions that a caller gets for one body."""
+        decoded = self.codec.decode(raw, form)
         answers = self.run(self.read(decoded))
         for answer in answers.values():
             if isinstance(answer, BaseException):

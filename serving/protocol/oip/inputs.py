@@ -43,13 +43,12 @@ def decode(
         InvalidInput: It does not fit the model's signature.
     """
     if codec.plan.kind is InputKind.JSON:
-        decoded = codec.decode(scoring_body(request, signature))
-    else:
-        wanted = model_inputs(signature)
-        found = match(request.inputs, wanted)
-        arrays = [_array(found[tensor.name], tensor) for tensor in wanted]
-        decoded = codec.decode_arrays(arrays, request.params)
-    if not decoded.rows:
+        return codec.decode(scoring_body(request, signature))
+    wanted = model_inputs(signature)
+    found = match(request.inputs, wanted)
+    arrays = [_array(found[tensor.name], tensor) for tensor in wanted]
+    decoded = codec.decode_arrays(arrays, request.params)
+    if not len(arrays[0]):
         raise InvalidInput("The inputs have no rows.")
     return decoded
 

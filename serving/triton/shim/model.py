@@ -11,6 +11,7 @@ nothing, so tensors go through DLPack there, and text never travels as a string 
 from __future__ import annotations
 
 import ctypes
+import io
 import json
 import os
 import struct
@@ -27,11 +28,17 @@ from shoal_masking import masker_of_environment
 NUMPY2 = int(np.__version__.split(".")[0]) >= 2
 MAX_MESSAGE_LENGTH = 4000
 BISECTIONS_PER_SECOND = 200
+KEPT_END = 1500  # of a message that is too long: what is wrong stands at its end
 NULL_LENGTH = 0xFFFFFFFF  # the length of a missing text
+JSON_FLAG = 0x80000000  # in the length of a value in a text column that is JSON
+EXTRAS_MARK = "@"  # before parameters with which something else travels
+ALONE_MARK = "!"  # the same, of a request that must be run alone
 UNEXPECTED = (
-    "Encountered an unexpected error while evaluating the model. Verify that the input is"
-    " compatible with the model for inference. "
+    "Encountered an unexpected error while evaluating the model. Verify that the serialized input"
+    " Dataframe is compatible with the model for inference. "
 )
+BAD_REQUEST = "BAD_REQUEST"
+CODES = (BAD_REQUEST, "INVALID_PARAMETER_VALUE")  # which MLflow's server answers with a 400
 
 _set_destructor = ctypes.pythonapi.PyCapsule_SetDestructor
 _set_destructor.argtypes = [ctypes.py_object, ctypes.c_void_p]
@@ -61,23 +68,36 @@ def write_tensor(name, array):
 
 
 def unpack_text(array):
-    """`[N, W]` bytes, each row u32 length and UTF-8, as a list of N strings or None."""
+    """`[N, W]` bytes, each row u32 length and UTF-8, as a list of N strings or None.
+
+    A value with a flag in its length is JSON.
+    """
     width = array.shape[1]
     data = array.tobytes()
     lengths = np.ascontiguousarray(array[:, :4]).view("<u4").ravel().tolist()
-    return [
-        None
-        if length == NULL_LENGTH
-        else data[i * width + 4 : i * width + 4 + length].decode("utf-8")
-        for i, length in enumerate(lengths)
-    ]
+    return [_unpack_cell(data, i * width + 4, length) for i, length in enumerate(lengths)]
 
 
-def unpack_json(array):
-    """`[N, W]` bytes, together u32 length and JSON text and padding, as the JSON's value."""
+def _unpack_cell(data, start, length):
+    if length < JSON_FLAG:
+        return data[start : start + length].decode("utf-8", "surrogatepass")
+    if length == NULL_LENGTH:
+        return None
+    return json.loads(data[start : start + length - JSON_FLAG].decode("utf-8"))
+
+
+def unpack_bytes(array):
+    """`[N, W]` bytes, together u32 length, a body and padding, as the body."""
     data = array.tobytes()
     (length,) = struct.unpack_from("<I", data)
-    return json.loads(data[4 : 4 + length].decode("utf-8"))
+    return data[4 : 4 + length]
+
+
+def restore(array, shape):
+    """An array that was filled up to travel, as it was; `shape` without the wire's additions."""
+    if 0 in shape:
+        return np.zeros(shape if len(shape) > 1 else (shape[0], 1), array.dtype)
+    return array[: shape[0]]
 
 
 # ---------------------------------------------------------------- requests
@@ -147,6 +167,15 @@ def join(parts):
     return pd.concat(parts, ignore_index=True)
 
 
+def cut_rows(data, start, stop):
+    """Some rows of a parsed model input that `describe` gave a key."""
+    if isinstance(data, dict):
+        return {name: value[start:stop] for name, value in data.items()}
+    if isinstance(data, (list, np.ndarray)):
+        return data[start:stop]
+    return data.iloc[start:stop].reset_index(drop=True)
+
+
 def _writable(data):
     """Triton's memory is read-only, and not the model's to keep: copied, when no join does it."""
     if isinstance(data, dict):
@@ -161,9 +190,8 @@ class Reader:
         self.inputs = plan["inputs"]
         self.kind = plan["kind"]
         self.is_joinable = plan["is_joinable"]
+        self.metadata = model.metadata
         self.schema = model.metadata.get_input_schema() if self.kind == "json" else None
-        from_hint = getattr(model.metadata, "_is_signature_from_type_hint", None)
-        self.is_raw = self.kind == "json" and bool(from_hint and from_hint())
         self.has_nested_columns = self.schema is not None and not (
             self.schema.is_tensor_spec()
             or all(hasattr(t, "to_pandas") for t in _types(self.schema))
@@ -171,25 +199,41 @@ class Reader:
 
     def read(self, position, arrays, params):
         """One `Item` of the arrays in the plan's order."""
+        extras = {}
+        is_alone = params.startswith(ALONE_MARK)
+        if is_alone or params.startswith(EXTRAS_MARK):
+            extras = json.loads(params[1:])
+            params = extras["params"]
+        if "shapes" in extras:
+            arrays = [restore(a, shape) for a, shape in zip(arrays, extras["shapes"])]
 
         def describe_with_params(data):
-            rows, key = self._describe(data)
+            rows, key = (None, None) if is_alone else self._describe(data)
             return rows, None if key is None else (params, key)
 
-        return Item(position, params, lambda: self._make(arrays), describe_with_params)
+        return Item(position, params, lambda: self._make(arrays, extras), describe_with_params)
 
-    def _make(self, arrays):
+    def _make(self, arrays, extras):
         if self.kind == "tensors":
             return self._tensors(arrays)
         if self.kind == "columns":
-            return self._columns(arrays)
-        return self._parse(unpack_json(arrays[0]))
+            return self._columns(arrays, extras)
+        return self._parse(unpack_bytes(arrays[0]), extras.get("format", "json"))
 
     def _describe(self, data):
         is_nested = isinstance(data, dict) and self.has_nested_columns
-        if is_nested or not self.is_joinable:
+        if is_nested or not self.is_joinable or self._has_no_column(data):
             return None, None  # an array may be one row's value here, not a column
         return describe(data)
+
+    def _has_no_column(self, data):
+        """Whether columns have names and none of them is there: rows are lost in such a frame."""
+        if self.schema is None or self.schema.is_tensor_spec() or not self.schema.has_input_names():
+            return False
+        if isinstance(data, list):
+            data = data[0] if data and isinstance(data[0], dict) else ()
+        names = getattr(data, "columns", data if isinstance(data, dict) else ())
+        return not any(name in names for name in self.schema.input_names())
 
     def _tensors(self, arrays):
         shaped = [
@@ -200,27 +244,48 @@ class Reader:
             return shaped[0]
         return {planned["key"]: array for planned, array in zip(self.inputs, shaped)}
 
-    def _columns(self, arrays):
+    def _columns(self, arrays, extras):
         import pandas as pd
 
-        return pd.DataFrame(
-            {
-                planned["key"]: unpack_text(a) if planned["dtype"] == "str" else np.array(a[:, 0])
-                for planned, a in zip(self.inputs, arrays)
-            }
-        )
+        objects = extras.get("objects", ())
+        columns = {}
+        for planned, array in zip(self.inputs, arrays):
+            name = planned["key"]
+            columns[name] = unpack_text(array) if planned["dtype"] == "str" else array[:, 0].copy()
+            if name in objects:
+                columns[name] = pd.Series(columns[name], dtype=object)
+        frame = pd.DataFrame(columns)
+        for name, values in extras.get("columns", {}).items():
+            frame[name] = pd.Series(values, dtype=object)
+        if "index" in extras:
+            frame.index = extras["index"]
+        return frame
 
-    def _parse(self, body):
-        from mlflow.utils import proto_json_utils
+    def _parse(self, body, form):
+        from mlflow.pyfunc import scoring_server
 
-        form, value = next(iter(body.items()))
-        if self.is_raw and form == "inputs":
-            return value
-        if form in ("inputs", "instances"):
-            return proto_json_utils.parse_tf_serving_input({form: value}, schema=self.schema)
-        return proto_json_utils.dataframe_from_parsed_json(
-            value, pandas_orient=form[len("dataframe_") :], schema=self.schema
-        )
+        if form == "csv":
+            text = io.StringIO(_decode(body))
+            return scoring_server.parse_csv_input(text, schema=self.schema)
+        if form == "parquet":
+            return scoring_server.parse_parquet_input(io.BytesIO(body))
+        fields = json.loads(body)
+        parse = getattr(scoring_server, "_parse_json_data", None)
+        if parse is not None:
+            return parse(fields, self.metadata, self.schema)[0]
+        data = {k: v for k, v in fields.items() if k in scoring_server.SUPPORTED_FORMATS}
+        return scoring_server.infer_and_parse_data(data, self.schema)
+
+
+def _decode(body):
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        from mlflow.utils.proto_json_utils import MlflowInvalidInputException
+
+        raise MlflowInvalidInputException(
+            f"Ensure that input is a valid UTF-8 encoded string. Error: '{exc!r}'"
+        ) from exc
 
 
 def _types(schema):
@@ -235,11 +300,14 @@ class Runner:
 
     Args:
         predict: Takes the input and the parameters (a dict or None).
+        max_rows: That the model takes at once; a request of more, whose rows the gateway could not
+            cut, is cut here. None: any number.
         clock: Seconds, monotonic.
     """
 
-    def __init__(self, predict, clock=time.monotonic):
+    def __init__(self, predict, max_rows=None, clock=time.monotonic):
         self.predict = predict
+        self.max_rows = max_rows
         self.clock = clock
         self.window = 0.0
         self.bisections = 0
@@ -251,7 +319,7 @@ class Runner:
         except (Exception, SystemExit) as exc:  # noqa: BLE001 - a model may raise anything
             if len(items) == 1:
                 _report(exc)
-                return {items[0].position: exc}
+                return {items[0].position: _explain(exc, items[0])}
         # One bad request in 8 costs 2 or 3 batches of work this way instead of 8 calls. Where all
         # of them fail it would double the work, so beyond a limit each is run by itself.
         middle = len(items) // 2
@@ -272,19 +340,17 @@ class Runner:
         return self.bisections <= BISECTIONS_PER_SECOND
 
     def _call(self, items):
-        data = join([item.take() for item in items])
         params = json.loads(items[0].params) if items[0].params else None
+        if self.max_rows and len(items) == 1 and (items[0].rows or 0) > self.max_rows:
+            return {items[0].position: self._call_in_pieces(items[0], params)}
+        data = join([item.take() for item in items])
         started = self.clock()
         kind, names, columns, found = take_apart(self.predict(data, params))
         compute_us = int((self.clock() - started) * 1e6)
         if items[0].key is None:
             return {items[0].position: pack_answer(kind, names, columns, compute_us)}
         wanted = sum(item.rows for item in items)
-        if found != wanted:
-            returned = "a single value" if found is None else f"{found} outputs"
-            raise RowMismatch(
-                f"The model returned {returned} for {wanted} inputs; it cannot be batched."
-            )
+        _check_rows(found, wanted)
         answers, start = {}, 0
         for item in items:
             stop = start + item.rows
@@ -293,6 +359,38 @@ class Runner:
             start = stop
         return answers
 
+    def _call_in_pieces(self, item, params):
+        """The packed answer to one request of more rows than the model takes at once."""
+        data, answers, started = item.take(), [], self.clock()
+        for start in range(0, item.rows, self.max_rows):
+            piece = cut_rows(data, start, start + self.max_rows)
+            answer = take_apart(self.predict(piece, params))
+            _check_rows(answer[3], min(self.max_rows, item.rows - start))
+            answers.append(answer)
+        kind, names = answers[0][:2]
+        if any(answer[:2] != (kind, names) for answer in answers):
+            kind, names, columns, found = take_apart(self.predict(item.take(), params))
+            _check_rows(found, item.rows)
+        else:
+            columns = [_chain([a[2][i] for a in answers]) for i in range(len(answers[0][2]))]
+        return pack_answer(kind, names, columns, int((self.clock() - started) * 1e6))
+
+
+def _check_rows(found, wanted):
+    if found != wanted:
+        returned = "a single value" if found is None else f"{found} outputs"
+        raise RowMismatch(
+            f"The model returned {returned} for {wanted} inputs; it cannot be batched."
+        )
+
+
+def _chain(columns):
+    """A column of an answer whose rows come in pieces."""
+    kinds = {(c.dtype, c.shape[1:]) if isinstance(c, np.ndarray) else None for c in columns}
+    if len(kinds) == 1 and None not in kinds:
+        return np.concatenate(columns)
+    return [row for c in columns for row in (c.tolist() if isinstance(c, np.ndarray) else c)]
+
 
 def _report(exc):
     """Write the model's own failures to the service log, not those of bad input."""
@@ -300,22 +398,46 @@ def _report(exc):
         traceback.print_exception(type(exc), exc, exc.__traceback__, file=sys.stderr)
 
 
+def _explain(exc, item):
+    """MLflow's server says which data its refusal was about."""
+    if _is_mlflow(exc):
+        exc.message = f"Failed to predict data '{item.take()}'. \nError: {exc.message}"
+    return exc
+
+
+def _is_mlflow(exc):
+    is_own = type(exc).__module__.startswith("mlflow.")
+    return is_own and isinstance(getattr(exc, "message", None), str)
+
+
 def message_of(exc, mask=str):
     """What the caller is told: MLflow's words as they are, others with their type; masked."""
-    own = getattr(exc, "message", None)
     if isinstance(exc, RowMismatch):
         text = str(exc)
-    elif isinstance(own, str) and type(exc).__module__.startswith("mlflow."):
-        text = own
+    elif _is_mlflow(exc):
+        text = exc.message
     else:
         text = f"{UNEXPECTED}{type(exc).__name__}: {exc}"
-    return mask(text)[:MAX_MESSAGE_LENGTH]
+    text = mask(text)
+    if len(text) <= MAX_MESSAGE_LENGTH:
+        return text
+    return f"{text[: MAX_MESSAGE_LENGTH - KEPT_END - 5]} ... {text[-KEPT_END:]}"
+
+
+def code_of(exc):
+    """The code that MLflow's server would answer with, if that is one of a caller's fault."""
+    code = getattr(exc, "error_code", None) if _is_mlflow(exc) else None
+    return code if code in CODES else BAD_REQUEST
 
 
 def _error(exc, mask):
-    is_mismatch = isinstance(exc, RowMismatch)
-    code = pb_utils.TritonError.UNSUPPORTED if is_mismatch else pb_utils.TritonError.INVALID_ARG
-    return pb_utils.InferenceResponse(error=pb_utils.TritonError(message_of(exc, mask), code))
+    if isinstance(exc, RowMismatch):
+        error = pb_utils.TritonError(message_of(exc, mask), pb_utils.TritonError.UNSUPPORTED)
+    else:
+        # The gateway takes the code off again.
+        text = f"[{code_of(exc)}] {message_of(exc, mask)}"
+        error = pb_utils.TritonError(text, pb_utils.TritonError.INVALID_ARG)
+    return pb_utils.InferenceResponse(error=error)
 
 
 def _params_of(request):
@@ -347,7 +469,7 @@ class TritonPythonModel:
 
         self.names = [planned["name"] for planned in spec["plan"]["inputs"]]
         self.reader = Reader(spec["plan"], model)
-        self.runner = Runner(predict)
+        self.runner = Runner(predict, config.get("max_batch_size"))
 
     def execute(self, requests):
         """Answer one dynamic batch; an error is its own request's, never the batch's."""

@@ -51,11 +51,11 @@ def pack_answer(kind, names, columns, compute_us=None):
 
 
 def to_json(value):
-    """JSON text as MLflow's scoring server writes it, NaN and infinity as null."""
+    """JSON text as MLflow's scoring server writes it, NaN and infinity as bare words."""
     try:
-        return json.dumps(value, default=_to_jsonable, allow_nan=False)
-    except (ValueError, TypeError):
-        return json.dumps(_without_nan(value), allow_nan=False)
+        return json.dumps(value, default=_to_jsonable)
+    except TypeError:
+        return json.dumps(_with_plain_keys(value))
 
 
 def _to_jsonable(value):
@@ -80,16 +80,15 @@ def _to_jsonable(value):
     )
 
 
-def _without_nan(value):
-    if value is None or isinstance(value, (str, bool, int)):
+def _with_plain_keys(value):
+    """The value with names that JSON can hold, where MLflow's server would fail."""
+    if value is None or isinstance(value, (str, bool, int, float)):
         return value
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
     if isinstance(value, dict):
-        return {_name(k): _without_nan(v) for k, v in value.items()}
+        return {_name(k): _with_plain_keys(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_without_nan(v) for v in value]
-    return _without_nan(_to_jsonable(value))
+        return [_with_plain_keys(v) for v in value]
+    return _with_plain_keys(_to_jsonable(value))
 
 
 def take_apart(result):
@@ -99,6 +98,8 @@ def take_apart(result):
     """
     kind_name = type(result).__name__
     if kind_name == "DataFrame":
+        if not result.shape[1]:
+            return "list", [], [[{}] * len(result)], len(result)
         columns = [_column(result.iloc[:, i]) for i in range(result.shape[1])]
         return "frame", [_name(c) for c in result.columns], columns, len(result)
     if kind_name == "Series":
@@ -116,7 +117,7 @@ def take_apart(result):
         if len(rows) == 1 and None not in rows:
             names = [_name(k) for k in result]
             return "dict", names, [_column(v) for v in values], rows.pop()
-    return "value", [], [result], None
+    return "value", [], [result.item() if isinstance(result, np.ndarray) else result], None
 
 
 def _rows(value):
