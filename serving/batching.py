@@ -12,6 +12,7 @@ FULL = 0.9  # of max_batch_size: so large a mean batch leaves hardly any room
 LONELY = 1.5  # rows: below this mean, hardly any call is shared
 CARRIES = 4.0  # rows: from this mean on, most of the load is batched
 BUSY = 0.5  # of the time: instances that compute so much do not lack traffic
+SATURATED = 0.95  # of the time: the rest is the way between two batches
 WAITS = 1.5  # times the compute time: longer than a request waits for the batch before its own
 US_PER_MS = 1000
 MS_PER_S = 1000
@@ -91,9 +92,10 @@ def sentence(found: Realised, batching: Batching) -> str:
     times = f"queue {number(found.queue_ms)} ms, compute {number(found.compute_ms)} ms"
     at = f"Mean batch {mean} at {number(found.rows_per_s)} rows/s"
     if not found.is_recent:
+        batches = "batch" if found.batches == 1 else "batches"
         return (
             f"No rows in the last minute. Since the start the mean batch was {mean}"
-            f" ({found.rows:,} rows in {found.batches:,} batches)."
+            f" ({found.rows:,} rows in {found.batches:,} {batches})."
         )
     if found.max_batch_size == 1:
         pace = f"{number(found.rows_per_s)} rows/s"
@@ -110,14 +112,22 @@ def sentence(found: Realised, batching: Batching) -> str:
 
 
 def _full(found: Realised, at: str, times: str) -> str:
-    if found.queue_ms <= found.compute_ms:
-        return f"{at}: batching carries the load, and batches are full; {times}."
-    return (
-        f"Batches are full ({number(found.mean_rows)} of {found.max_batch_size}) and the queue"
-        f" ({number(found.queue_ms)} ms) is longer than the compute time"
-        f" ({number(found.compute_ms)} ms): the replica is saturated;"
-        " provision more concurrency, or raise max_batch_size if the profile still gains there."
+    cure = (
+        "the replica is saturated; provision more concurrency, or raise max_batch_size if the"
+        " profile still gains there."
     )
+    full = f"Batches are full ({number(found.mean_rows)} of {found.max_batch_size})"
+    if found.queue_ms > found.compute_ms:
+        return (
+            f"{full} and the queue ({number(found.queue_ms)} ms) is longer than the compute time"
+            f" ({number(found.compute_ms)} ms): {cure}"
+        )
+    if found.busy >= SATURATED:  # then rows wait in the gateway, which Triton does not see
+        return f"{full} and the model computes {found.busy:.0%} of the time: {cure}"
+    if found.busy < BUSY:
+        share = f"{found.busy:.0%}" if found.busy >= 0.01 else "hardly any"
+        return f"{at}: batches are full, and the model computes {share} of the time; {times}."
+    return f"{at}: batching carries the load, and batches are full; {times}."
 
 
 def _held_back(found: Realised, batching: Batching, at: str) -> str:

@@ -17,7 +17,8 @@ from serving.tuning.profile import SweepStep
 
 Figure = dict[str, Any]
 
-MARGIN = {"l": 56, "r": 16, "t": 8, "b": 44}
+MARGIN = {"l": 56, "r": 16, "t": 22, "b": 44}
+FEW = 6
 TONES = {"accent": {"tone": "accent"}, "second": {"tone": "second"}}
 
 
@@ -34,8 +35,8 @@ def distribution(sizes: Sequence[BatchSize], max_batch_size: int) -> Figure:
     largest = max(rows, default=1)
     end = max_batch_size if max_batch_size <= 4 * largest else largest
     figure = _figure([bars], x="Rows a batch", y="Batches")
-    figure.update_xaxes(range=[0.3, end + 0.7], tickformat="d")
-    figure.update_yaxes(rangemode="tozero", tickformat=",d")
+    figure.update_xaxes(range=[0.3, end + 0.7], **_whole_ticks(end))
+    figure.update_yaxes(rangemode="tozero", **_whole_ticks(max(batches, default=1)))
     if end == max_batch_size and max_batch_size > 1:
         _mark(figure, max_batch_size, f"largest: {max_batch_size}", anchor="right")
     return _plain(figure)
@@ -61,7 +62,7 @@ def time_split(found: Realised) -> Figure:
         )
     ]
     figure = _figure(bars, x="Milliseconds", y="")
-    figure.update_layout(barmode="group", margin=MARGIN | {"l": 16})
+    figure.update_layout(barmode="group", margin=MARGIN | {"l": 16, "t": 8})
     figure.update_yaxes(showticklabels=False)
     figure.update_xaxes(rangemode="tozero")
     return _plain(figure)
@@ -92,14 +93,15 @@ def sweep(steps: Sequence[SweepStep], knee_rows: int | None) -> Figure:
     figure = _figure([throughput, latency], x="Rows a call", y="Rows/s")
     figure.update_layout(
         showlegend=True,
-        legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        margin=MARGIN | {"r": 56, "t": 28},
+        legend={"orientation": "h", "x": 0, "y": 1.08, "yanchor": "bottom"},
+        margin=MARGIN | {"r": 56, "t": 44},
         yaxis2={
             "title": {"text": "Latency, ms", "standoff": 8},
             "automargin": True,
             "overlaying": "y",
             "side": "right",
             "rangemode": "tozero",
+            "tickmode": "auto",
             "fixedrange": True,
             "showgrid": False,
         },
@@ -127,12 +129,17 @@ def _figure(traces: Sequence[Any], *, x: str, y: str) -> Any:
     return figure
 
 
+def _whole_ticks(largest: int) -> dict[str, Any]:
+    """Ticks at whole numbers; where there are few of these, at each."""
+    return {"tickformat": ",d", **({"dtick": 1} if largest < FEW else {})}
+
+
 def _mark(figure: Any, at: float, text: str, *, anchor: str) -> None:
     figure.add_shape(
         type="line", x0=at, x1=at, y0=0, y1=1, yref="paper", line={"dash": "dash", "width": 1}
     )
     figure.add_annotation(
-        x=at, y=1, yref="paper", text=text, showarrow=False, xanchor=anchor, yanchor="top"
+        x=at, y=1, yref="paper", text=text, showarrow=False, xanchor=anchor, yanchor="bottom"
     )
 
 

@@ -132,6 +132,18 @@ SENTENCES = {
         Batching(),
         "Mean batch 24 of 32 at 3,100 rows/s: batching carries the load; queue 4 ms, compute 6 ms.",
     ),
+    "full, and at rest": (
+        span(2, 20, queue_ms=0.07, compute_ms=22),
+        Batching(max_batch_size=2),
+        "Mean batch 2 of 2 at 20 rows/s: batches are full, and the model computes 22% of the time;"
+        " queue 0.07 ms, compute 22 ms.",
+    ),
+    "full, and hardly used": (
+        span(2, 0.5, queue_ms=0.07, compute_ms=22),
+        Batching(max_batch_size=2),
+        "Mean batch 2 of 2 at 0.5 rows/s: batches are full, and the model computes hardly any of"
+        " the time; queue 0.07 ms, compute 22 ms.",
+    ),
     "full, and keeping up": (
         span(31, 3100, queue_ms=4, compute_ms=6),
         Batching(),
@@ -144,6 +156,13 @@ SENTENCES = {
         "Batches are full (32 of 32) and the queue (80 ms) is longer than the compute time"
         " (12 ms): the replica is saturated; provision more concurrency, or raise max_batch_size"
         " if the profile still gains there.",
+    ),
+    "saturated, with the queue in the gateway": (
+        span(32, 2600, queue_ms=0.4, compute_ms=12),
+        Batching(),
+        "Batches are full (32 of 32) and the model computes 98% of the time: the replica is"
+        " saturated; provision more concurrency, or raise max_batch_size if the profile still"
+        " gains there.",
     ),
     "a delay that nobody shares": (
         span(1, 4, queue_ms=100, compute_ms=5),

@@ -219,7 +219,9 @@ class RealisedBatching(serializers.Serializer[Any]):
     mean_rows = serializers.FloatField(help_text="Rows a batch.")
     max_batch_size = serializers.IntegerField()
     rows_per_s = serializers.FloatField()
-    queue_ms = serializers.FloatField(help_text="Mean wait in Triton's queue.")
+    queue_ms = serializers.FloatField(
+        help_text="Mean wait in Triton's queue, without the one in the gateway."
+    )
     compute_ms = serializers.FloatField(help_text="Mean time of a batch in the model.")
     distribution = BatchSize(many=True)
 
