@@ -117,7 +117,7 @@ def test_a_model_that_cannot_be_loaded_to_be_measured_is_left_to_the_launch() ->
     endpoint = create(stored_version(NOT_IN_TRITON, EXAMPLE))
     deployment = endpoint.deployments.get()
 
-    eventually(lambda: step(deployment)[0] == "DONE", each=lambda: advance(endpoint))
+    eventually(lambda: step(deployment)[0] == "DONE", each=lambda: advance(endpoint), limit_s=120)
 
     assert "default batching" in step(deployment)[1]
     assert "this model refuses Triton" in step(deployment)[1]

@@ -56,6 +56,7 @@ LONGEST_PROBE_S = 8.0
 LONGEST_SWEEP_S = 12.0
 LONGEST_USUAL_TRIAL_S = 3.0
 ENDED = "It was measured."
+STARTED_AGAIN = "Starting it again"  # the supervisor's words
 
 
 class _Gone(Exception):
@@ -89,7 +90,7 @@ class Measuring:
         if measured.state != ReplicaState.READY or status is None or not measured.address:
             cause = cannot_start(measured, status, is_alive=measured.public_id in alive)
             if not cause and status is not None and status.restarts:
-                cause = status.message
+                cause = _first_failure(measured)
             if cause:
                 return self._cannot_load(measured, cause)
             words = _setting_of(measured).words
@@ -309,6 +310,13 @@ class Measuring:
 
     def _input_row_bytes(self) -> int:
         return sum(array.nbytes for array in self.example.part([0]).arrays)
+
+
+def _first_failure(measured: Replica) -> str:
+    """Why its server had to be started again: once is enough for one that is only measured."""
+    said = [line.text for line in runtime.read_logs(measured) if line.source == "shoal"]
+    found = next((text for text in reversed(said) if STARTED_AGAIN in text), "")
+    return found.partition(STARTED_AGAIN)[0].strip() or "Its server ended before it was ready."
 
 
 def _setting_of(measured: Replica) -> Setting:
