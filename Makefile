@@ -8,12 +8,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := $(VENV)/installed
 
-.PHONY: demo up test test-fast test-postgresql check format lock clean help
+.PHONY: demo up test test-fast test-postgresql bench check format lock clean help
 
 help:
 	@echo "make demo    start everything with a demo model behind Triton   make up       start the portal"
 	@echo "make test    run every test       make test-fast   without Triton, stack and browser"
 	@echo "make test-postgresql   what speaks to the database, on a throw-away PostgreSQL"
+	@echo "make bench   measure Shoal, Triton asked directly, and peers: see README"
 	@echo "make check   format, lint, types, import contracts, templates, migrations"
 	@echo "make lock    resolve requirements.lock anew         make clean    remove the virtual environment"
 
@@ -50,6 +51,20 @@ ON_POSTGRESQL ?= $(addprefix tests/portal/test_,races.py registry_api.py endpoin
 
 test-postgresql: $(INSTALLED)
 	.ci/with-postgresql $(BIN)/python -m pytest -n 2 --dist loadfile $(ON_POSTGRESQL)
+
+# Shoal, Triton asked directly, and the peers whose virtual environments are given:
+# make bench PEERS="litserve=DIR mlserver=DIR bentoml=DIR ray=DIR mlflow=DIR triton=DIR"
+PEERS ?=
+WORKLOADS ?= mlp encoder image device
+CONCURRENCY ?= 1,16,64
+SECONDS ?= 6
+ROUNDS ?= 3
+COPIES ?= 1
+DATA ?=
+
+bench: $(INSTALLED)
+	@$(BIN)/python -m tests.bench --peers "$(PEERS)" --workloads "$(WORKLOADS)" --copies "$(COPIES)" \
+	  --concurrency "$(CONCURRENCY)" --seconds "$(SECONDS)" --rounds "$(ROUNDS)" $(if $(DATA),--data "$(DATA)")
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .
