@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from serving.errors import NotBatchable, ReplicaUnavailable
+from serving.errors import ModelRaised, NotBatchable, ReplicaUnavailable
 from serving.gateway.replies import output_of, predictions_of
 from serving.gateway.transport import Reply
 from serving.protocol.codec import EntityCodec
@@ -62,6 +62,8 @@ def smoke_test(
     raw = json.dumps(body).encode()
     if backend is Backend.STANDARD:
         return _probe_standard(address, raw, timeout_s)
+    if backend is Backend.ENTRYPOINT:
+        return _probe_entrypoint(address, raw, timeout_s)
     rows = _count_rows(signature, raw)
     largest = max_batch_size or max(rows, SMALLEST_BATCH)
     codec = EntityCodec(signature, max_batch_size=largest)
@@ -90,6 +92,17 @@ def _probe_standard(address: str, raw: bytes, timeout_s: float) -> SmokeResult:
     predictions = json.loads(predictions_of(reply))["predictions"]
     rows_out = len(predictions) if isinstance(predictions, list) else 1
     return SmokeResult(rows_in=_count_rows(None, raw), rows_out=rows_out, elapsed_ms=elapsed_ms)
+
+
+def _probe_entrypoint(address: str, raw: bytes, timeout_s: float) -> SmokeResult:
+    """What it says is its own affair; an input example may not be what it takes."""
+    started = time.monotonic()
+    reply = _ask(address, write_invocation(raw), timeout_s)
+    elapsed_ms = (time.monotonic() - started) * 1000
+    if reply.status >= 400:
+        words = reply.body[:500].decode(errors="replace")
+        raise ModelRaised(f"its server answered {reply.status}: {words}")
+    return SmokeResult(rows_in=1, rows_out=1, elapsed_ms=elapsed_ms)
 
 
 def _count_rows(signature: Mapping[str, Any] | None, raw: bytes) -> int:

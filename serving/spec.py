@@ -22,6 +22,7 @@ class Backend(StrEnum):
 
     TRITON = "TRITON"
     STANDARD = "STANDARD"
+    ENTRYPOINT = "ENTRYPOINT"  # a server that the model brings
 
 
 class DeviceKind(StrEnum):
@@ -112,6 +113,7 @@ class ReplicaSpec:
         max_in_flight: Requests that the gateway may have at this replica at once.
         start_deadline_s: From start to READY, else the replica fails.
         request_timeout_s: As long as callers wait for an answer.
+        entrypoint: The command of a model that brings its own server.
     """
 
     replica_id: str
@@ -133,6 +135,7 @@ class ReplicaSpec:
     start_deadline_s: float = 600.0
     drain_deadline_s: float = 60.0
     request_timeout_s: float = 60.0
+    entrypoint: str = ""
     triton_home: Path | None = None
     secret_names: tuple[str, ...] = ()
 

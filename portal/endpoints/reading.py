@@ -54,6 +54,7 @@ EVIDENCE_TITLES: dict[EvidenceKind, str] = {
     EvidenceKind.MODEL_READY: "Triton answers that the model is ready",
 }
 
+LINE_PREFIXES = {Backend.TRITON: "ts", Backend.STANDARD: "std", Backend.ENTRYPOINT: "own"}
 LIVE = {ReplicaState.LAUNCHING, ReplicaState.STARTING, ReplicaState.READY, ReplicaState.CRASHED}
 
 
@@ -135,8 +136,7 @@ def live_replicas(entity: ServedEntity) -> list[Replica]:
 
 def line_prefix(replica: Replica) -> str:
     """What stands before each of the replica's log lines, such as `[ts/g7zw9]`."""
-    server = "ts" if replica.backend == Backend.TRITON else "std"
-    return f"[{server}/{replica.public_id}]"
+    return f"[{LINE_PREFIXES[Backend(replica.backend)]}/{replica.public_id}]"
 
 
 def replica_chip(replica: Replica) -> Chip:
@@ -225,19 +225,21 @@ def _of_pending(entity: ServedEntity, decision: BackendDecision | None) -> Trito
         reason = decision.reason_code if decision else "DEPLOYMENT_FAILED"
         return _view(TritonStatus.FAILED, reason, entity.state_message)
     if not entity.throughput_optimized:
-        return _switched_off()
+        return _switched_off(decision)
     if decision is None:
         return _view(
             TritonStatus.STARTING, "DECIDING", "The deployment has not decided the backend yet."
         )
-    if decision.backend == Backend.STANDARD:
+    if decision.backend != Backend.TRITON:
         return _view(TritonStatus.FELL_BACK, decision.reason_code, decision.message)
     return _view(
         TritonStatus.STARTING, decision.reason_code, "Triton is starting.", live_replicas(entity)
     )
 
 
-def _switched_off() -> TritonView:
+def _switched_off(decision: BackendDecision | None) -> TritonView:
+    if decision is not None and decision.backend == Backend.ENTRYPOINT:
+        return _view(TritonStatus.OFF, decision.reason_code, decision.message)
     return _view(
         TritonStatus.OFF,
         ReasonCode.NOT_REQUESTED,
@@ -248,7 +250,7 @@ def _switched_off() -> TritonView:
 def _of_active(
     entity: ServedEntity, decision: BackendDecision | None, endpoint: Endpoint
 ) -> TritonView:
-    if decision is None or decision.backend == Backend.STANDARD:
+    if decision is None or decision.backend != Backend.TRITON:
         return _of_standard(entity, decision, endpoint)
     replicas = live_replicas(entity)
     ready = [replica for replica in replicas if replica.state == ReplicaState.READY]
@@ -284,7 +286,7 @@ def _of_standard(
             "Throughput optimized is on in the config that is being deployed.",
         )
     if not entity.throughput_optimized:
-        return _switched_off()
+        return _switched_off(decision)
     if decision is None:
         return _view(TritonStatus.UNPROVEN, "UNKNOWN", "No backend decision is on record.")
     at_deploy_time = {ReasonCode.TRITON_LOAD_FAILED, ReasonCode.NOT_BATCHABLE}

@@ -119,6 +119,7 @@ def launch(replica: Replica, *, environment: PythonEnvironment, model_directory:
             start_deadline_s=float(settings.REPLICA_START_DEADLINE_S),
             drain_deadline_s=float(settings.REQUEST_TIMEOUT_S + 5),
             request_timeout_s=float(settings.REQUEST_TIMEOUT_S),
+            entrypoint=version.entrypoint if version else "",
             triton_home=Path(settings.TRITON_HOME) if settings.TRITON_HOME else None,
         )
     )

@@ -29,6 +29,11 @@ ENDED = Q(state=ReplicaState.STOPPED) | Q(state=ReplicaState.CRASHED, is_wanted=
 MAX_MERGED = 16  # replicas in one view: the live ones and the newest of the others
 MAX_EARLIER = 30  # ended replicas that the picker lists
 BUILD = "build"
+SERVERS = {
+    Backend.TRITON: "Triton",
+    Backend.STANDARD: "The standard server",
+    Backend.ENTRYPOINT: "The model's own server",
+}
 DEVICES = {"cpu": "CPU", "cpu-emulation": "CPU emulation"}
 
 
@@ -251,7 +256,7 @@ def _option(replica: Replica) -> Option:
 
 
 def _holds(replica: Replica) -> str:
-    server = "Triton" if replica.backend == Backend.TRITON else "The standard server"
+    server = SERVERS[Backend(replica.backend)]
     device = DEVICES.get(replica.device) or replica.device.replace("cuda:", "GPU ")
     entity = replica.entity
     what = " (measured, serves nobody)" if replica.purpose == ReplicaPurpose.PROFILE else ""

@@ -20,6 +20,7 @@ from serving.errors import DeadlineExceeded, InvalidInput, ReplicaUnavailable, S
 from serving.gateway.asgi import ASGIApp, Receive, Scope, Send
 from serving.gateway.calls import Call
 from serving.gateway.dispatch import Dispatcher
+from serving.gateway.entrypoint import PassedAnswer, pass_back
 from serving.gateway.errors import (
     EndpointDoesNotExist,
     NotPermitted,
@@ -35,7 +36,6 @@ from serving.gateway.replies import TIMED_OUT
 from serving.gateway.routing import Limits, LiveRoute
 from serving.gateway.state import GatewayState
 from serving.permissions import Action, Verdict, judge
-from serving.protocol.body import format_of
 from serving.protocol.mlflow_parser import import_mlflow
 from serving.spec import Principal
 
@@ -45,8 +45,8 @@ RETRY_AFTER_STATUS = frozenset((429, 503))
 _JSON = (b"content-type", b"application/json")
 
 Headers = Iterable[tuple[bytes, bytes]]
-Answered = tuple[bytes, Headers]
-"""A body and its headers, for status 200."""
+Answered = tuple[bytes, Headers, PassedAnswer | None]
+"""A body and its headers, for status 200; or what a model's own server says in the body's place."""
 Answerer = Callable[[Scope, Receive, Head, Watch], Awaitable[Answered]]
 ErrorFields = Callable[[ServingError], Mapping[str, str]]
 """What the body of an error holds beside our own fields."""
@@ -126,7 +126,7 @@ class Gateway:
         head = read_head(scope)
         watch = Watch(receive, self._settings.body_timeout_s)
         try:
-            body, headers = await answer(scope, receive, head, watch)
+            body, headers, passed = await answer(scope, receive, head, watch)
         except ClientGone:
             return
         except ServingError as exc:
@@ -145,7 +145,11 @@ class Gateway:
             words = f"Sorry, something went wrong here. Please report request id {head.request_id}."
             await self._send_error(send, ServingError(words), head.request_id, more)
         else:
-            await _send(send, 200, body, head.request_id, headers)
+            if passed is None:
+                await _send(send, 200, body, head.request_id, headers)
+            else:
+                headers = (*headers, (b"x-request-id", head.request_id.encode()))
+                await pass_back(send, passed, headers, watch)
         finally:
             watch.stop()
 
@@ -158,14 +162,22 @@ class Gateway:
                 await self._admit(route, principal)
             raw = await read_body(receive, head.content_length, self._settings.max_request_bytes)
             watch.begin_answer(route.spec.request_timeout_s)
-            form = format_of(head.content_type)
-            call = measured.begin(Call(endpoint_name, entity_name, raw, form))
+            call = measured.begin(
+                Call(
+                    endpoint_name,
+                    entity_name,
+                    raw,
+                    content_type=head.content_type,
+                    headers=scope["headers"],
+                )
+            )
             outcome = await self._dispatcher.answer(call)
-        return outcome.body, (
+        headers = (
             _JSON,
             (b"served-model-name", outcome.entity_name.encode()),
             (b"server-timing", outcome.server_timing(watch.elapsed_s)),
         )
+        return outcome.body, headers if outcome.passed is None else headers[1:], outcome.passed
 
     async def _admit(self, route: LiveRoute, principal: Principal) -> None:
         spec = route.spec

@@ -7,7 +7,7 @@ the caller time, not an error.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,7 +15,6 @@ from serving.errors import Overloaded, ReplicaUnavailable
 from serving.gateway.errors import ReplicaBroke
 from serving.gateway.replies import ReplicaFault, ReplicaFull, SharedMemoryFull
 from serving.protocol.answers import Answer
-from serving.protocol.body import Format
 from serving.protocol.codec import Decoded, EntityCodec
 from serving.spec import RouteEntity
 
@@ -59,9 +58,11 @@ class Call:
 
     Attributes:
         raw: The body as it came.
-        format: The body's, where MLflow's scoring protocol applies.
+        content_type: What the caller says the body is.
         form: How to read it, where it does not.
         served: The entity that has it now; empty before one was chosen.
+        headers: The caller's, for a model that brings its own server.
+        status: What such a server answered; others' answers are good ones, or errors.
         decoded: What it became for `codec`.
         breaks: How many replicas ended while they had it.
         failing_since: Of the first failure, on the loop's clock; None without one.
@@ -72,9 +73,11 @@ class Call:
     endpoint_name: str
     entity_name: str | None
     raw: bytes
-    format: Format = Format.JSON
+    content_type: str | None = None
     form: Form | None = None
     served: str = ""
+    headers: Iterable[tuple[bytes, bytes]] = ()
+    status: int = 200
     codec: EntityCodec | None = None
     decoded: Decoded | None = None
     invocation: list[bytes] | None = None

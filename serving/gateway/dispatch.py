@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from serving.errors import ReplicaUnavailable, ServingError
+from serving.errors import InvalidInput, ReplicaUnavailable, ServingError
 from serving.gateway.calls import Call, Moved, check_retry
+from serving.gateway.entrypoint import PassedAnswer, pass_on
 from serving.gateway.errors import EndpointDoesNotExist, EndpointStopped
 from serving.gateway.joining import Joiner
 from serving.gateway.replies import ReplicaFull, SharedMemoryFull, predictions_of
@@ -20,6 +21,7 @@ from serving.protocol.answers import Answer
 from serving.protocol.body import Format
 from serving.protocol.codec import Decoded, EntityCodec
 from serving.protocol.wire import Part, write_invocation
+from serving.spec import Backend
 
 PARTS_AT_ONCE = 4
 FULL_PAUSE_S = 0.02
@@ -32,12 +34,14 @@ class Outcome(NamedTuple):
     Attributes:
         replica_s: From the moment at which the request was ready for a replica until its answer.
         compute_s: Of these, in the model; None where the replica does not tell.
+        passed: Of a model that brings its own server: the answer in place of `body`.
     """
 
     body: bytes
     entity_name: str
     replica_s: float
     compute_s: float | None
+    passed: PassedAnswer | None = None
 
     def server_timing(self, total_s: float) -> bytes:
         """The value of the header `Server-Timing`, in milliseconds.
@@ -75,6 +79,9 @@ class Dispatcher:
             entity = self._choose(route, call)
             call.served = entity.spec.name
             try:
+                if entity.spec.backend is Backend.ENTRYPOINT:
+                    passed = await self._pass_on(route, entity, call)
+                    return Outcome(b"", entity.spec.name, call.exchange_s, None, passed)
                 if entity.joiner is None:
                     body = await self._invoke(route, entity, call)
                 else:
@@ -114,9 +121,10 @@ class Dispatcher:
     async def _decode(self, codec: EntityCodec, entity: LiveEntity, call: Call) -> Decoded:
         if call.form is not None:
             return await call.form.decode(codec, entity.spec)
-        decoded = codec.decode_quickly(call.raw, call.format)
+        body_format = bodies.format_of(call.content_type)
+        decoded = codec.decode_quickly(call.raw, body_format)
         if decoded is None:
-            return await asyncio.to_thread(codec.decode, call.raw, call.format)
+            return await asyncio.to_thread(codec.decode, call.raw, body_format)
         return decoded
 
     async def _infer_parts(
@@ -147,11 +155,46 @@ class Dispatcher:
             answer = await self._exchange(route, entity, call, pieces)
             return form.encode_predictions(answer, entity.spec)
         if call.invocation is None:
-            raw = call.raw
-            if call.format is Format.JSON and not bodies.read_body(raw).is_plain:
+            raw, body_format = call.raw, bodies.format_of(call.content_type)
+            if body_format is Format.JSON and not bodies.read_body(raw).is_plain:
                 raw = bodies.keep_forwarded(raw)
-            call.invocation = write_invocation(raw, call.format)
+            call.invocation = write_invocation(raw, body_format)
         return await self._exchange(route, entity, call, call.invocation)
+
+    # ---------------------------------------------------------------- a server of the model's own
+
+    async def _pass_on(self, route: LiveRoute, entity: LiveEntity, call: Call) -> PassedAnswer:
+        """Send the request as it came; until its answer begins it is tried again, as elsewhere."""
+        if call.form is not None:
+            raise InvalidInput(
+                f"Served entity '{entity.spec.name}' brings its own server, which is asked at "
+                "/invocations in its own words. The Open Inference Protocol is not offered for it."
+            )
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        while True:
+            replica = await entity.acquire(
+                route.spec.message or DEFAULT_MESSAGE, is_retry=call.failing_since is not None
+            )
+            if replica is None or entity.spec.backend is not Backend.ENTRYPOINT:
+                if replica is not None:
+                    entity.release(replica, has_answered=False)
+                raise Moved
+
+            def closed(has_answered: bool, replica: LiveReplica = replica) -> None:  # noqa: FBT001 - a callback's only word
+                entity.release(replica, has_answered=has_answered)
+
+            try:
+                answer = await pass_on(replica.spec.address, call.raw, call.headers, closed)
+                if not answer.head.is_stream:
+                    await answer.read_whole()
+            except BaseException as exc:  # noqa: BLE001 - also when cancelled
+                self._give_back(entity, replica, exc)
+                check_retry(call, exc, recovery_s=entity.limits.recovery_s, is_gone=entity.is_gone)
+            else:
+                call.note_times(loop.time() - since, None)
+                call.status = answer.head.status
+                return answer
 
     async def _exchange(
         self, route: LiveRoute, entity: LiveEntity, call: Call, pieces: list[bytes]

@@ -128,6 +128,7 @@ class Watch:
         "_receive",
         "_started",
         "_task",
+        "_timeout_s",
         "_watcher",
         "cut",
     )
@@ -138,6 +139,7 @@ class Watch:
         self._receive = receive
         self._watcher: asyncio.Task[None] | None = None
         self._started = False
+        self._timeout_s = body_timeout_s
         self._begun_at = self._loop.time()
         self._deadline = self._begun_at + body_timeout_s
         self.cut: Cut | None = None
@@ -151,10 +153,15 @@ class Watch:
     def begin_answer(self, timeout_s: float) -> None:
         """The body is there; the answer has to be there in `timeout_s`."""
         self._started = True
+        self._timeout_s = timeout_s
         self._deadline = self._loop.time() + timeout_s
         if timeout_s < _FIRST_LOOK_S:
             self._handle.cancel()
             self._handle = self._loop.call_later(timeout_s, self._look)
+
+    def go_on(self) -> None:
+        """A piece of the answer is there; the next one has as long as the first."""
+        self._deadline = self._loop.time() + self._timeout_s
 
     def stop(self) -> None:
         """The request is over."""

@@ -79,8 +79,10 @@ class Measured:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        status = 200 if error is None else _status_of(error, self._watch.cut)
         call = self._call
+        status = call.status if call else 200
+        if error is not None:
+            status = _status_of(error, self._watch.cut)
         tally = self._meter.tally(self._endpoint_id, call.served if call else "")
         tally.statuses[status] = tally.statuses.get(status, 0) + 1
         if call is None:

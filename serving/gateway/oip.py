@@ -20,6 +20,7 @@ from serving.errors import DeadlineExceeded, InvalidInput, ReplicaUnavailable, S
 from serving.gateway.asgi import Receive, Scope
 from serving.gateway.calls import Call
 from serving.gateway.dispatch import DEFAULT_MESSAGE, Dispatcher
+from serving.gateway.entrypoint import PassedAnswer
 from serving.gateway.errors import EndpointDoesNotExist, EndpointStopped, UnknownPath
 from serving.gateway.http import Head, Watch, read_body, too_large
 from serving.gateway.meter import Measured
@@ -54,6 +55,7 @@ class Reply(NamedTuple):
 
     body: bytes
     headers: tuple[tuple[bytes, bytes], ...]
+    passed: PassedAnswer | None = None  # never: a model's own server does not speak the protocol
 
 
 @dataclass(frozen=True, slots=True)

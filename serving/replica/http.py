@@ -14,11 +14,22 @@ class Answer:
     body: str
 
 
-def ask(host: str, port: int, path: str, *, timeout_s: float, post: bool = False) -> Answer | None:
+def ask(
+    host: str,
+    port: int,
+    path: str,
+    *,
+    timeout_s: float,
+    post: bool = False,
+    json_body: str | None = None,
+) -> Answer | None:
     """Ask once, on a connection of its own; None when nobody answers in time."""
+    headers = {"Connection": "close"}
+    if json_body is not None:
+        headers["Content-Type"] = "application/json"
     connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
     try:
-        connection.request("POST" if post else "GET", path, headers={"Connection": "close"})
+        connection.request("POST" if post else "GET", path, json_body, headers)
         response = connection.getresponse()
         body = response.read(2**20).decode(errors="replace")
     except (OSError, http.client.HTTPException):

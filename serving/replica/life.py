@@ -80,7 +80,7 @@ class Life:
 
     def is_listening(self) -> bool:
         """Whether it is this server that listens on its port."""
-        return processes.is_listening(self.process.pid, self.ports.http)
+        return self._server.is_listening(self.ports, self.process.pid)
 
     def is_port_taken(self) -> bool:
         """Whether its last lines complain of a port."""

@@ -18,7 +18,7 @@ PROC = Path("/proc")
 PR_SET_CHILD_SUBREAPER = 36
 END_TIMEOUT_S = 5.0
 TCP_TABLES = (PROC / "net" / "tcp", PROC / "net" / "tcp6")
-LISTENING = "0A"
+ESTABLISHED, LISTENING = "01", "0A"
 
 # PyDLL keeps the interpreter's lock: between fork and exec nobody could give it back.
 _prctl = ctypes.PyDLL(None).prctl
@@ -91,16 +91,42 @@ def is_listening(pid: int, port: int) -> bool:
     An answer alone would not tell: another server may have taken the port.
     """
     try:
-        rows = [line.split() for table in TCP_TABLES for line in table.read_text().splitlines()[1:]]
-        links = [str(entry.readlink()) for entry in (PROC / str(pid) / "fd").iterdir()]
+        sockets = {socket for socket, at in _sockets(LISTENING) if at == port}
+        return not sockets.isdisjoint(_open_sockets(pid))
     except OSError:
         return True  # this system does not show it; the answer must do
-    sockets = {
-        f"socket:[{row[9]}]"
+
+
+def listening_ports(pids: Sequence[int]) -> set[int]:
+    """The TCP ports that any of the processes listens on."""
+    held: set[str] = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has just ended
+            held |= _open_sockets(pid)
+    return {port for socket, port in _sockets(LISTENING) if socket in held}
+
+
+def is_connected(port: int) -> bool:
+    """Whether anybody is connected to the TCP port."""
+    return any(at == port for _, at in _sockets(ESTABLISHED))
+
+
+def _sockets(state: str) -> list[tuple[str, int]]:
+    """Sockets in this state, as a process's open files name them, and their own port."""
+    rows = [line.split() for table in TCP_TABLES for line in table.read_text().splitlines()[1:]]
+    return [
+        (f"socket:[{row[9]}]", int(row[1].rpartition(":")[2], 16))
         for row in rows
-        if row[3] == LISTENING and int(row[1].rpartition(":")[2], 16) == port
-    }
-    return not sockets.isdisjoint(links)
+        if row[3] == state
+    ]
+
+
+def _open_sockets(pid: int) -> set[str]:
+    found = set()
+    for entry in (PROC / str(pid) / "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed in the meantime
+            found.add(str(entry.readlink()))
+    return found
 
 
 def end_marked(directory: Path) -> bool:
@@ -109,7 +135,7 @@ def end_marked(directory: Path) -> bool:
     Returns:
         Whether there were any.
     """
-    found = _marked(directory)
+    found = marked(directory)
     deadline = time.monotonic() + END_TIMEOUT_S
     left = found
     while left and time.monotonic() < deadline:
@@ -118,7 +144,7 @@ def end_marked(directory: Path) -> bool:
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
         _reap(left)
-        left = _marked(directory)
+        left = marked(directory)
     return bool(found)
 
 
@@ -128,7 +154,8 @@ def _reap(pids: Sequence[int]) -> None:
             os.waitpid(pid, os.WNOHANG)
 
 
-def _marked(directory: Path) -> list[int]:
+def marked(directory: Path) -> list[int]:
+    """The processes of the replica's server, also those that lost their parent."""
     mark = f"{MARK}={directory}".encode()
     found = []
     for entry in PROC.iterdir():

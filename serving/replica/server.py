@@ -87,6 +87,14 @@ class Server(Protocol):
         """Whether all its evidence was seen."""
         ...
 
+    def port(self, ports: Ports) -> int:
+        """The port of its HTTP server."""
+        ...
+
+    def is_listening(self, ports: Ports, pid: int) -> bool:
+        """Whether it is this server, whose process is `pid`, that listens there."""
+        ...
+
     def metrics_port(self, ports: Ports) -> int | None:
         """The port of its Prometheus metrics."""
         ...
@@ -125,6 +133,10 @@ def make_server(spec: ReplicaSpec, say: Say) -> Server:
         from serving.triton.server import TritonServer
 
         return TritonServer(spec, say)
+    if spec.backend is Backend.ENTRYPOINT:
+        from serving.entrypoint.server import EntrypointServer
+
+        return EntrypointServer(spec, say)
     from serving.standard.server import StandardServer
 
     return StandardServer(spec)

@@ -166,7 +166,7 @@ class Supervisor:
             state=ReplicaState.READY,
             message="Serving.",
             ready_at=time.time(),
-            address=f"{host}:{life.ports.http}",
+            address=f"{host}:{self._server.port(life.ports)}",
             metrics_address=f"{host}:{metrics}" if metrics is not None else None,
             evidence=self._server.evidence(),
             exit_code=None,

@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 
 from serving.errors import LaunchError
+from serving.replica import processes
 from serving.replica.environment import server_environment
 from serving.replica.http import ask
 from serving.replica.ports import Ports
@@ -122,6 +123,14 @@ class StandardServer:
     def is_proven(self) -> bool:
         """Its answer is enough."""
         return True
+
+    def port(self, ports: Ports) -> int:
+        """The one it was given."""
+        return ports.http
+
+    def is_listening(self, ports: Ports, pid: int) -> bool:
+        """Whether its own process has the port."""
+        return processes.is_listening(pid, ports.http)
 
     def metrics_port(self, ports: Ports) -> int | None:
         """It has none."""

@@ -170,6 +170,14 @@ class TritonServer:
         """Whether start-up lines and answers were all seen."""
         return self._evidence.has(*EvidenceKind)
 
+    def port(self, ports: Ports) -> int:
+        """The one it was given."""
+        return ports.http
+
+    def is_listening(self, ports: Ports, pid: int) -> bool:
+        """Whether its own process has the port."""
+        return processes.is_listening(pid, ports.http)
+
     def metrics_port(self, ports: Ports) -> int | None:
         """Triton's metrics have a port of their own."""
         return ports.metrics

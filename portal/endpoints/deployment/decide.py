@@ -15,9 +15,16 @@ from portal.endpoints.services.moves import record
 from portal.endpoints.services.validation import eligibility_of
 from portal.registry import services as registry
 from portal.registry.models import ModelVersion
-from serving.eligibility import Eligibility, ReasonCode
+from portal.registry.states import ExpressState
+from serving.eligibility import ENV_PACK, Eligibility, ReasonCode
 from serving.spec import Backend, DeviceKind
 from serving.workloads import WORKLOAD_TYPES
+
+BACKEND_NAMES = {
+    Backend.TRITON: "Triton",
+    Backend.STANDARD: "the standard backend",
+    Backend.ENTRYPOINT: "the server that the model brings",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +52,14 @@ def decide(deployment: Deployment) -> Outcome:
                     entity=entity,
                 )
             eligibility = eligibility_of(version, entity.workload_type)
+            if version.entrypoint and (wait := _wait_for_express(entity, version)):
+                waits.append(wait)
+                continue
             if entity.throughput_optimized and eligibility.may_become:
                 waits.append(_wait_for_staging(deployment, entity, version, eligibility))
                 continue
-            decision = _keep(deployment, entity, version, eligibility, choose(entity, eligibility))
+            choice = _own_server() if version.entrypoint else choose(entity, eligibility)
+            decision = _keep(deployment, entity, version, eligibility, choice)
         made.append(decision)
     if len(made) < deployment.config.entities.count():
         return Waiting(message=" ".join(wait for wait in waits if wait))
@@ -66,6 +77,42 @@ def choose(entity: ServedEntity, eligibility: Eligibility) -> Choice:
         )
     backend = Backend.TRITON if eligibility.is_eligible else Backend.STANDARD
     return Choice(backend=backend, reason_code=eligibility.reason_code, message=eligibility.message)
+
+
+def _own_server() -> Choice:
+    """A model that brings its own server runs on it, whatever the switch says."""
+    return Choice(
+        backend=Backend.ENTRYPOINT,
+        reason_code=ReasonCode.CUSTOM_ENTRYPOINT,
+        message="The model brings its own server: the command of its MLmodel is run.",
+    )
+
+
+def _wait_for_express(entity: ServedEntity, version: ModelVersion) -> str:
+    """What a version with a custom entrypoint waits for; empty once it is staged.
+
+    Raises:
+        StepFailed: It is not express, or its staging failed: its command needs the environment
+            that it was packed with.
+    """
+    if not version.is_packed:
+        raise StepFailed(
+            ReasonCode.NOT_EXPRESS,
+            f"{entity.name}: a custom entrypoint is only supported with an express deployment. "
+            f"Register the version again with {ENV_PACK}.",
+            entity=entity,
+        )
+    prepared = registry.ensure_prepared(version)
+    version.refresh_from_db(fields=["express_state", "express_message"])
+    if version.express_state == ExpressState.FAILED:
+        raise StepFailed(
+            ReasonCode.STAGING_FAILED,
+            f"{entity.name}: a custom entrypoint needs its packed environment, and staging it "
+            f"failed: {version.express_message}",
+            entity=entity,
+        )
+    is_staged = version.express_state == ExpressState.STAGED
+    return "" if is_staged else prepared.message or "The version is being staged."
 
 
 def _wait_for_staging(
@@ -128,7 +175,7 @@ def _remarks(entity: ServedEntity, version: ModelVersion, backend: Backend) -> l
 
 
 def _announce(decision: BackendDecision) -> None:
-    name = "Triton" if decision.backend == Backend.TRITON else "the standard backend"
+    name = BACKEND_NAMES[Backend(decision.backend)]
     record(
         decision.deployment.endpoint,
         "backend_decided",

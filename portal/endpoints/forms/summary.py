@@ -109,11 +109,17 @@ def _will_run(choices: EntityChoices, *, many: bool) -> WillRun:
         name=fields.name or fields.default_name or f"Served entity {fields.index + 1}",
         what=f"{model} on {device}" + (", emulated on the CPU" if choices.is_emulated else ""),
         replicas=_replicas(fields),
-        backend="Triton, throughput optimized" if is_triton else "Standard backend",
+        backend=_backend(choices, is_triton=is_triton),
         backend_note=note,
         concurrency=_range(least, most) if 0 < most >= least else "",
         traffic=f"{fields.traffic or '0'} %" if many else "",
     )
+
+
+def _backend(choices: EntityChoices, *, is_triton: bool) -> str:
+    if choices.version is not None and choices.version.entrypoint:
+        return "The model's own server"
+    return "Triton, throughput optimized" if is_triton else "Standard backend"
 
 
 def _replicas(fields: EntityFields) -> str:
