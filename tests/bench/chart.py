@@ -1,4 +1,4 @@
-"""The run as a chart: requests per second of each server, a panel for each workload."""
+"""The run as a chart: requests per second of each server, a panel for each load."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from tests.bench.report import LABELS
-from tests.bench.results import Run
+from tests.bench.report import LABELS, NOTHING, rate
+from tests.bench.results import SHOAL, SHOAL_BINARY, Run
 
-COLUMNS = 2
-COLOURS = ("#0b6e4f", "#5fb98f", "#3b6fb6", "#d08c2f", "#8a5fb0", "#b8504f", "#4fa3b8", "#8a8a8a")
+OURS, THEIRS = "#0b6e4f", "#9aa5b1"
+ROOM_FOR_TEXT = 1.25
 
 
 def write(run: Run, folder: Path) -> list[Path]:
@@ -28,34 +28,47 @@ def write(run: Run, folder: Path) -> list[Path]:
 
 
 def draw(run: Run) -> go.Figure:
-    """Bars in groups by the number of callers, on a logarithmic axis."""
-    workloads = run.conditions.workloads
-    lines = -(-len(workloads) // COLUMNS)
-    figure = make_subplots(rows=lines, cols=COLUMNS, subplot_titles=workloads)
-    callers = [f"{count} caller{'s' * (count > 1)}" for count in run.conditions.callers]
-    for place, workload in enumerate(workloads):
-        for number, server in enumerate(run.servers):
-            found = [run.figures(server, workload, count) for count in run.conditions.callers]
-            figure.add_trace(
-                go.Bar(
-                    name=LABELS[server],
-                    legendgroup=server,
-                    showlegend=place == 0,
-                    marker_color=COLOURS[number % len(COLOURS)],
-                    x=callers,
-                    y=[f.requests_per_s if f else None for f in found],
-                    hovertemplate="%{y:,.4~g} requests/s",
-                ),
-                row=place // COLUMNS + 1,
-                col=place % COLUMNS + 1,
-            )
-    figure.update_yaxes(type="log", title_text="requests/s", dtick=1)
+    """Bars from nought: a row of panels for each workload, a column for each number of callers."""
+    at = run.conditions
+    titles = [
+        f"{workload}, {count} caller{'s' * (count > 1)}"
+        for workload in at.workloads
+        for count in at.callers
+    ]
+    figure = make_subplots(
+        rows=len(at.workloads),
+        cols=len(at.callers),
+        subplot_titles=titles,
+        shared_yaxes=True,
+        horizontal_spacing=0.04,
+        vertical_spacing=0.24 / len(at.workloads),
+    )
+    for place in range(len(titles)):
+        row, col = divmod(place, len(at.callers))
+        found = [run.figures(s, at.workloads[row], at.callers[col]) for s in run.servers]
+        bars = go.Bar(
+            orientation="h",
+            marker_color=[
+                OURS if server in (SHOAL, SHOAL_BINARY) else THEIRS for server in run.servers
+            ],
+            y=[LABELS[server] for server in run.servers],
+            x=[figures.requests_per_s if figures else None for figures in found],
+            text=[rate(figures.requests_per_s) if figures else NOTHING for figures in found],
+            textposition="outside",
+            cliponaxis=False,
+            hovertemplate="%{y}: %{text} requests/s<extra></extra>",
+        )
+        figure.add_trace(bars, row=row + 1, col=col + 1)
+        most = max((figures.requests_per_s for figures in found if figures), default=1.0)
+        figure.update_xaxes(range=[0, most * ROOM_FOR_TEXT], row=row + 1, col=col + 1)
+    figure.update_xaxes(showticklabels=False, showgrid=False, zeroline=False)
+    figure.update_yaxes(autorange="reversed")
     figure.update_layout(
-        title=f"Requests per second, {run.conditions.date}<br><sub>{run.conditions.machine}</sub>",
+        title=f"Requests per second, {at.date}<br><sub>{at.machine}</sub>",
         template="plotly_white",
-        barmode="group",
-        height=120 + 340 * lines,
-        width=1200,
-        legend={"orientation": "h", "y": -0.08},
+        showlegend=False,
+        height=150 + len(at.workloads) * (70 + 28 * len(run.servers)),
+        width=200 + 330 * len(at.callers),
+        margin={"t": 110},
     )
     return figure

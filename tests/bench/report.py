@@ -120,7 +120,7 @@ def _times(run: Run) -> str:
     peers = _peers(run)
 
     def show(figures: Figures) -> str:
-        return milliseconds(figures.p50_ms)
+        return milliseconds(figures.p50_ms) if figures.requests_per_s else NOTHING
 
     head = ["workload", "callers", LABELS[SHOAL], *["× fastest peer"] * bool(peers)]
     head += [LABELS[server] for server in [SHOAL_BINARY, *_others(run)]]

@@ -102,7 +102,8 @@ class Run:
 
     def of_fastest_peer(self, workload: str, callers: int) -> float | None:
         """Shoal's median time of a request as a share of the fastest peer's."""
-        best = min((f.p50_ms for f in self.of_peers(workload, callers)), default=0.0)
+        times = (f.p50_ms for f in self.of_peers(workload, callers) if f.requests_per_s)
+        best = min(times, default=0.0)
         ours = self.figures(SHOAL, workload, callers)
         return ours.p50_ms / best if ours and best else None
 

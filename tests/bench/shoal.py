@@ -26,8 +26,9 @@ class DidNotServe(Exception):
 class Shoal:
     """A running Shoal with the workloads' endpoints."""
 
-    def __init__(self, stack: Stack, *, threads: int) -> None:
+    def __init__(self, stack: Stack, say: Say, *, threads: int) -> None:
         self._stack = stack
+        self._say = say
         self._threads = threads
 
     def serve(self, workload: str) -> None:
@@ -38,9 +39,12 @@ class Shoal:
         """
         name = f"bench-{workload}"
         if not self._stack.api("GET", f"/api/2.0/serving-endpoints/{name}").ok:
+            begin = time.monotonic()
+            version = self._register(workload)
+            self._say(f"{workload} is registered after {time.monotonic() - begin:.0f} s")
             self._stack.create(
                 name,
-                self._register(workload),
+                version,
                 f"main.bench.{workload}",
                 environment_vars={"BENCH_THREADS": str(self._threads)},
             )
@@ -121,7 +125,7 @@ def running(folder: Path, say: Say, *, threads: int) -> Iterator[Shoal]:
     try:
         stack.manage("preview", "throughput_optimized", "on")
         say(f"Shoal answers after {time.monotonic() - begin:.0f} s")
-        yield Shoal(stack, threads=threads)
+        yield Shoal(stack, say, threads=threads)
     finally:
         stack.stop()
         stack.database.drop()
@@ -138,5 +142,5 @@ def serve_all(shoal: Shoal, workloads: Sequence[str], say: Say) -> dict[str, str
             problems[workload] = str(exc)
             say(f"{workload} is not served: {exc}")
         else:
-            say(f"{workload} is registered and READY after {time.monotonic() - begin:.0f} s")
+            say(f"{workload} is READY after {time.monotonic() - begin:.0f} s")
     return problems

@@ -80,6 +80,21 @@ def test_ratios_are_to_the_best_peer_and_to_triton() -> None:
     assert times["× fastest peer"] == "0.50"
 
 
+def test_a_peer_that_answered_nothing_in_time_is_not_the_fastest() -> None:
+    run = run_of(
+        {
+            "shoal": figures(9000, p50_ms=2),
+            "litserve": figures(0, p50_ms=0),
+            "mlserver": figures(1000, p50_ms=4),
+        }
+    )
+
+    times = row_of(run, TIMES)
+
+    assert times["× fastest peer"] == "0.50"
+    assert times["LitServe"] == "–"
+
+
 def test_a_server_that_failed_leaves_a_gap_and_its_reason() -> None:
     run = run_of(
         {"shoal": figures(9000), "mlserver": figures(1000, errors=12)},
