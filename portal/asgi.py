@@ -21,17 +21,11 @@ from portal.bodies import BoundedBodies  # noqa: E402 - likewise
 from portal.gateway import gateway_application  # noqa: E402 - likewise
 from portal.proxies import TrustedProxies  # noqa: E402 - likewise
 from portal.registry.transfer import transfer_application  # noqa: E402 - likewise
+from serving.gateway.http import DATA_HEADERS  # noqa: E402 - likewise
 
 API_PREFIX = "/api/"
 GATEWAY_PREFIX = "/serving-endpoints/"
 TRANSFER_PREFIXES = ("/api/2.0/fs/files/", "/api/2.0/fs/transfer/")
-DATA_HEADERS = (
-    # Neither predictions nor files are ever documents: no browser runs or frames what they hold.
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; sandbox"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"cache-control", b"private, no-store"),
-)
-
 proxies = TrustedProxies(settings.TRUSTED_PROXIES)
 
 
@@ -50,11 +44,14 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     elif scope["type"] == "websocket":
         await django_application(scope, receive, send)  # which refuses it
     elif scope["path"].startswith(GATEWAY_PREFIX):
-        await gateway_application(scope, receive, _with_data_headers(send))
+        await gateway_application(scope, receive, send)
     elif scope["path"].startswith(TRANSFER_PREFIXES):
         await transfer_application(proxies.settle(scope), receive, _with_data_headers(send))
     else:
         await django_application(proxies.settle(scope), receive, send)
+
+
+application.lane = gateway_application.lane  # type: ignore[attr-defined]  # for LaneProtocol
 
 
 def _with_data_headers(send: Send) -> Send:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from serving.gateway.server import LaneProtocol
 
 UNREAD_S = 120
 """An answer that makes no way at all for so long is thrown away with its connection."""
 
 
-class PatientProtocol(HttpToolsProtocol):
+class PatientProtocol(LaneProtocol):
     """Ends a connection whose next head has begun, or which is new, and is not whole in time."""
 
     head_timeout_s = 60.0

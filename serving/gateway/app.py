@@ -17,7 +17,7 @@ from threading import Thread
 import orjson
 
 from serving.errors import DeadlineExceeded, InvalidInput, ReplicaUnavailable, ServingError
-from serving.gateway.asgi import ASGIApp, Receive, Scope, Send
+from serving.gateway.asgi import Receive, Scope, Send
 from serving.gateway.calls import Call
 from serving.gateway.dispatch import Dispatcher
 from serving.gateway.entrypoint import PassedAnswer, pass_back
@@ -28,7 +28,17 @@ from serving.gateway.errors import (
     Unauthenticated,
     UnknownPath,
 )
-from serving.gateway.http import ClientGone, Cut, Head, Watch, read_body, read_head
+from serving.gateway.http import (
+    DATA_HEADERS,
+    ClientGone,
+    Cut,
+    Head,
+    Header,
+    Watch,
+    read_body,
+    read_head,
+)
+from serving.gateway.lane import Lane
 from serving.gateway.limiting import RateLimiter
 from serving.gateway.meter import Meter
 from serving.gateway.oip import Door, OpenInference, error_fields, is_open_inference
@@ -44,7 +54,7 @@ log = logging.getLogger(__name__)
 RETRY_AFTER_STATUS = frozenset((429, 503))
 _JSON = (b"content-type", b"application/json")
 
-Headers = Iterable[tuple[bytes, bytes]]
+Headers = Iterable[Header]
 Answered = tuple[bytes, Headers, PassedAnswer | None]
 """A body and its headers, for status 200; or what a model's own server says in the body's place."""
 Answerer = Callable[[Scope, Receive, Head, Watch], Awaitable[Answered]]
@@ -74,23 +84,28 @@ class GatewaySettings:
     processes: int = 1
 
 
-def create_gateway(settings: GatewaySettings) -> ASGIApp:
+def create_gateway(settings: GatewaySettings) -> Gateway:
     """The gateway as an ASGI application; it follows the published state from its start-up on."""
     return Gateway(settings)
 
 
 class Gateway:
-    """One process's gateway."""
+    """One process's gateway.
+
+    Attributes:
+        lane: The short way for the usual request, where the server has `LaneProtocol`.
+    """
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
         self._limits = Limits(max_waiting=settings.max_waiting, recovery_s=settings.recovery_s)
         self._state = GatewayState(settings.redis_url, self._limits)
-        self._dispatcher = Dispatcher(self._state)
+        self.dispatcher = Dispatcher(self._state)
         self._limiter = RateLimiter(settings.redis_url, settings.processes)
-        self._meter = Meter(settings.redis_url)
-        door = Door(self._principal_of, self._route_for, self._admit, self._meter.measure)
-        self._oip = OpenInference(door, self._dispatcher, settings.max_request_bytes)
+        self.meter = Meter(settings.redis_url)
+        door = Door(self.principal_of, self.route_for, self._admit, self.meter.measure)
+        self.lane = Lane(self)
+        self._oip = OpenInference(door, self.dispatcher, settings.max_request_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's request, or the server's start and stop."""
@@ -104,12 +119,12 @@ class Gateway:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 await self._state.start()
-                self._meter.start()
+                self.meter.start()
                 Thread(target=import_mlflow, name="import-mlflow", daemon=True).start()
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self._state.stop()
-                await self._meter.stop()
+                await self.meter.stop()
                 await self._limiter.stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
@@ -123,7 +138,7 @@ class Gateway:
     async def _respond(
         self, scope: Scope, receive: Receive, send: Send, answer: Answerer, more: ErrorFields
     ) -> None:
-        head = read_head(scope)
+        head = read_head(scope["headers"])
         watch = Watch(receive, self._settings.body_timeout_s)
         try:
             body, headers, passed = await answer(scope, receive, head, watch)
@@ -155,9 +170,9 @@ class Gateway:
 
     async def _answer(self, scope: Scope, receive: Receive, head: Head, watch: Watch) -> Answered:
         endpoint_name, entity_name = _names_in(scope["path"], scope["method"])
-        principal = self._principal_of(head)
-        route = self._route_for(endpoint_name, principal, Action.QUERY)
-        with self._meter.measure(route.spec.endpoint_id, watch) as measured:
+        principal = self.principal_of(head)
+        route = self.route_for(endpoint_name, principal, Action.QUERY)
+        with self.meter.measure(route.spec.endpoint_id, watch) as measured:
             if route.spec.rate_limits:
                 await self._admit(route, principal)
             raw = await read_body(receive, head.content_length, self._settings.max_request_bytes)
@@ -171,7 +186,7 @@ class Gateway:
                     headers=scope["headers"],
                 )
             )
-            outcome = await self._dispatcher.answer(call)
+            outcome = await self.dispatcher.answer(call)
         headers = (
             _JSON,
             (b"served-model-name", outcome.entity_name.encode()),
@@ -186,7 +201,13 @@ class Gateway:
                 spec.endpoint_id, spec.endpoint_name, spec.rate_limits, principal
             )
 
-    def _principal_of(self, head: Head) -> Principal:
+    def principal_of(self, head: Head) -> Principal:
+        """The caller.
+
+        Raises:
+            Unauthenticated: There is no token, or it is not known.
+            ReplicaUnavailable: No token is known yet.
+        """
         if not self._state.is_loaded:
             raise ReplicaUnavailable("Shoal is starting. Try again in a moment.")
         if head.token_sha256 is None:
@@ -201,7 +222,13 @@ class Gateway:
         self._state.note_token_use(head.token_sha256)
         return principal
 
-    def _route_for(self, name: str, principal: Principal, action: Action) -> LiveRoute:
+    def route_for(self, name: str, principal: Principal, action: Action) -> LiveRoute:
+        """The endpoint, if the caller may do this to it.
+
+        Raises:
+            EndpointDoesNotExist: There is none, or the caller may not see it.
+            NotPermitted: The caller may see it, but not do this.
+        """
         route = self._state.routes.get(name)
         level = None if route is None else route.level_of(principal)
         verdict = judge(level, action)
@@ -216,9 +243,16 @@ class Gateway:
     async def _send_error(
         self, send: Send, error: ServingError, request_id: str, more: ErrorFields
     ) -> None:
+        headers, body = self.error_answer(error, request_id, more(error))
+        await _send(send, error.status, body, request_id, headers)
+
+    def error_answer(
+        self, error: ServingError, request_id: str, more: Mapping[str, str] | None = None
+    ) -> tuple[list[Header], bytes]:
+        """An error's headers and body, in the one JSON shape with `more` beside it."""
         body = orjson.dumps(
             {
-                **more(error),
+                **(more or {}),
                 "error_code": error.code,
                 "message": error.message,
                 "details": [],
@@ -231,7 +265,7 @@ class Gateway:
             if isinstance(error, RateLimited):
                 retry_after_s = error.retry_after_s
             headers.append((b"retry-after", str(retry_after_s).encode()))
-        await _send(send, error.status, body, request_id, headers)
+        return headers, body
 
 
 def _no_fields(error: ServingError) -> Mapping[str, str]:
@@ -266,6 +300,7 @@ async def _send(send: Send, status: int, body: bytes, request_id: str, headers: 
                 *headers,
                 (b"content-length", str(len(body)).encode()),
                 (b"x-request-id", request_id.encode()),
+                *DATA_HEADERS,
             ],
         }
     )

@@ -8,17 +8,32 @@ import binascii
 import hashlib
 import itertools
 import os
+import time
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
 from serving.errors import InvalidInput
-from serving.gateway.asgi import Receive, Scope
+from serving.gateway.asgi import Receive
+
+CLIENT_GONE = 499
+"""Counted as the status where no answer was sent; nginx's word for it."""
 
 _FIRST_LOOK_S = 0.25
 _DRAINED_BODIES = 4
 
 _prefix = os.urandom(10).hex()
 _numbers = itertools.count(1)
+
+
+Header = tuple[bytes, bytes]
+
+DATA_HEADERS: tuple[Header, ...] = (
+    # Neither predictions nor files are ever documents: no browser runs or frames what they hold.
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; sandbox"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"private, no-store"),
+)
 
 
 class Head(NamedTuple):
@@ -30,13 +45,13 @@ class Head(NamedTuple):
     content_type: str | None
 
 
-def read_head(scope: Scope) -> Head:
+def read_head(headers: Iterable[Header]) -> Head:
     """Read the headers: the token (as its hash), the caller's request id, the body's length."""
     token: str | None = None
     content_type: str | None = None
     request_id = ""
     content_length = 0
-    for name, value in scope["headers"]:
+    for name, value in headers:
         if name == b"authorization":
             token = _token_hash(value)
         elif name == b"x-request-id":
@@ -140,15 +155,15 @@ class Watch:
         self._watcher: asyncio.Task[None] | None = None
         self._started = False
         self._timeout_s = body_timeout_s
-        self._begun_at = self._loop.time()
-        self._deadline = self._begun_at + body_timeout_s
+        self._begun_at = time.perf_counter()  # the loop's clock counts milliseconds
+        self._deadline = self._loop.time() + body_timeout_s
         self.cut: Cut | None = None
         self._handle = self._loop.call_later(min(_FIRST_LOOK_S, body_timeout_s), self._look)
 
     @property
     def elapsed_s(self) -> float:
         """Since the request's head was here."""
-        return self._loop.time() - self._begun_at
+        return time.perf_counter() - self._begun_at
 
     def begin_answer(self, timeout_s: float) -> None:
         """The body is there; the answer has to be there in `timeout_s`."""

@@ -14,6 +14,7 @@ when it broke go alone from then on.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -39,7 +40,10 @@ MEAN_OVER = 16
 
 
 class Job:
-    """A part of a call that waits for its answer."""
+    """A part of a call that waits for its answer.
+
+    Times are of `time.perf_counter`: the event loop's own clock counts milliseconds.
+    """
 
     __slots__ = ("answer", "call", "group", "key", "params", "part", "since")
 
@@ -56,7 +60,7 @@ class Job:
         self.call = call
         self.key = key
         self.answer = answer
-        self.since = answer.get_loop().time()
+        self.since = time.perf_counter()
         self.group: Group | None = None  # while a replica has it
 
 
@@ -98,7 +102,25 @@ class Joiner:
         self.mean_exchange_s = 0.0  # of the last few
 
     async def infer(self, part: Part, params: str, call: Call, message: str) -> Answer:
-        """The answer to a part of a call.
+        """The answer to a part of a call; see `enqueue`.
+
+        Raises:
+            ServingError: What the replica or the model answered.
+        """
+        job = self.enqueue(part, params, call, message)
+        try:
+            return await job.answer
+        except asyncio.CancelledError:
+            self._forget(job)
+            raise
+        finally:
+            self._jobs -= 1
+
+    def enqueue(self, part: Part, params: str, call: Call, message: str) -> Job:
+        """Let a part of a call wait for its answer.
+
+        Who asks has to say `leave` when it does not want the answer any more, and `has_left` when
+        it has it.
 
         Args:
             part: Rows that travel together.
@@ -110,7 +132,6 @@ class Joiner:
             Overloaded: The queue is full.
             ReplicaUnavailable: There is no replica, and none was there recently.
             Moved: Look at the newest route.
-            ServingError: What the replica or the model answered.
         """
         entity = self._entity
         if self._is_closed:
@@ -119,18 +140,21 @@ class Joiner:
             raise ReplicaUnavailable(message)
         if call.failing_since is None and self._jobs >= entity.capacity:
             raise Overloaded(TOO_MANY)
-        answer = self._loop.create_future()
+        answer: asyncio.Future[Answer] = self._loop.create_future()
         job = Job(part, params, call, self._key_of(part, params), answer)
         self._jobs += 1
         self._wait(job)
         self._pump_soon()
-        try:
-            return await job.answer
-        except asyncio.CancelledError:
-            self._forget(job)
-            raise
-        finally:
-            self._jobs -= 1
+        return job
+
+    def leave(self, job: Job) -> None:
+        """The caller is gone, and the job's answer canceled."""
+        self._jobs -= 1
+        self._forget(job)
+
+    def has_left(self) -> None:
+        """A job has its answer."""
+        self._jobs -= 1
 
     def close(self) -> None:
         """The entity is gone or reads its input in another way; what is under way is answered."""
@@ -227,7 +251,7 @@ class Joiner:
     # ---------------------------------------------------------------- sending
 
     def _send(self, replica: LiveReplica, jobs: list[Job]) -> None:
-        group = Group(replica, jobs, self._loop.time())
+        group = Group(replica, jobs, time.perf_counter())
         for job in jobs:
             job.group = group
         pieces = self.codec.write([job.part for job in jobs], jobs[0].params)
@@ -261,7 +285,7 @@ class Joiner:
             self._give_back(group.replica, exc)
             self._fail(jobs, exc)
         else:
-            now = self._loop.time()
+            now = time.perf_counter()
             self.mean_exchange_s += (now - group.sent_at - self.mean_exchange_s) / MEAN_OVER
             self._entity.release(group.replica)
             for job, own in zip(jobs, answers, strict=True):
@@ -314,7 +338,7 @@ class Joiner:
         self._look = None
         entity = self._entity
         if all(replica.failures for replica in entity.replicas):
-            limit = self._loop.time() - entity.limits.recovery_s
+            limit = time.perf_counter() - entity.limits.recovery_s
             for job in [*_all(self._sealed), *_all(self._waiting.values())]:
                 if job.since < limit:
                     _refuse(job, ReplicaUnavailable("No replica answers now. Try again."))

@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 from serving import bus
 from serving.errors import ServingError
 from serving.gateway.calls import Call
-from serving.gateway.http import ClientGone, Cut, Watch
+from serving.gateway.http import CLIENT_GONE, ClientGone, Cut, Watch
 from serving.metering import SLOT_S, Tally
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,6 @@ LAST_PATIENCE_S = 1.0
 TOTALS_TTL_S = 14 * 24 * 3600
 RECENT_TTL_S = 120
 NUMBER_TTL_S = 3600
-CLIENT_GONE = 499  # no answer was sent; nginx's word for it
 
 SCRIPT = """
 local last = tonumber(redis.call('GET', KEYS[1])) or 0
@@ -83,16 +82,8 @@ class Measured:
         status = call.status if call else 200
         if error is not None:
             status = _status_of(error, self._watch.cut)
-        tally = self._meter.tally(self._endpoint_id, call.served if call else "")
-        tally.statuses[status] = tally.statuses.get(status, 0) + 1
-        if call is None:
-            return
-        tally.total.add((time.perf_counter() - self._began) * 1000)
-        if call.decoded is not None:
-            tally.rows += sum(part.rows for part in call.decoded.parts)
-        if call.compute_s is not None:
-            tally.compute.add(call.compute_s * 1000)
-            tally.queue.add(max(0.0, call.exchange_s - call.compute_s) * 1000)
+        elapsed_s = time.perf_counter() - self._began
+        self._meter.count(self._endpoint_id, call, status, elapsed_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +136,26 @@ class Meter:
     def measure(self, endpoint_id: str, watch: Watch) -> Measured:
         """Count the request that is answered inside the `with`."""
         return Measured(self, endpoint_id, watch)
+
+    def count(self, endpoint_id: str, call: Call | None, status: int, elapsed_s: float) -> None:
+        """Count a request that is over.
+
+        Args:
+            endpoint_id: Of the endpoint that it was for.
+            call: What was read of it; None where it did not come so far.
+            status: That it was answered with, 499 where nobody was there.
+            elapsed_s: Since it was read.
+        """
+        tally = self.tally(endpoint_id, call.served if call else "")
+        tally.statuses[status] = tally.statuses.get(status, 0) + 1
+        if call is None:
+            return
+        tally.total.add(elapsed_s * 1000)
+        if call.decoded is not None:
+            tally.rows += sum(part.rows for part in call.decoded.parts)
+        if call.compute_s is not None:
+            tally.compute.add(call.compute_s * 1000)
+            tally.queue.add(max(0.0, call.exchange_s - call.compute_s) * 1000)
 
     def tally(self, endpoint_id: str, entity_name: str) -> Tally:
         """What was counted of a served entity and is not in Redis yet."""

@@ -204,16 +204,3 @@ def test_many_rows_are_sent_in_parts_and_answered_in_order(
     assert response.json() == {"predictions": [[2 * n, 0.0, 2.0] for n in range(100)]}
     assert sorted(replica.rows) == [4, *[8] * 12]
     assert replica.most_in_flight <= 2
-
-
-def test_a_request_without_rows_has_an_answer_without_rows(
-    gateway: GatewayServer, publisher: Publisher, replica: StandInReplica
-) -> None:
-    columns = json.dumps([{"type": "double", "name": "a", "required": True}])
-    publisher.route(entity(replica.address, signature={"inputs": columns}), endpoint="columns")
-
-    response = wait_until_answered(
-        gateway, endpoint="columns", body={"dataframe_split": {"columns": ["a"], "data": []}}
-    )
-
-    assert response.json() == {"predictions": []}

@@ -41,6 +41,7 @@ class GatewayServer:
 
     def __init__(self, redis_url: str, *, head_timeout_s: float = 60.0, **settings: Any) -> None:
         application = create_gateway(GatewaySettings(redis_url=redis_url, **settings))
+        self.lane = application.lane
         protocol = type("Protocol", (PatientProtocol,), {"head_timeout_s": head_timeout_s})
         config = uvicorn.Config(
             application,
@@ -48,6 +49,7 @@ class GatewayServer:
             port=0,
             log_level="warning",
             lifespan="on",
+            proxy_headers=False,
             loop="uvloop",
             http=protocol,
             timeout_graceful_shutdown=1,

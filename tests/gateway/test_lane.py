@@ -1,0 +1,179 @@
+"""A small request that arrives whole takes the short way; nothing but its speed tells."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from http.client import HTTPResponse
+from typing import Any
+
+import pytest
+
+from tests.support.gateway import (
+    TOKEN,
+    VECTOR,
+    GatewayServer,
+    Once,
+    Publisher,
+    StandInReplica,
+    entity,
+    slow,
+    triton_error,
+    wait_until_answered,
+)
+
+BODY = json.dumps({"inputs": [[1, 2, 3]]}).encode()
+ANSWER = {"predictions": [[2.0, 4.0, 6.0]]}
+
+
+def request(body: bytes = BODY, *, token: str = TOKEN, endpoint: str = "shoal") -> bytes:
+    return (
+        f"POST /serving-endpoints/{endpoint}/invocations HTTP/1.1\r\nHost: shoal\r\n"
+        f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    ).encode() + body
+
+
+def connect(gateway: GatewayServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", gateway.port), timeout=10)
+
+
+def answer_on(connection: socket.socket) -> tuple[HTTPResponse, Any]:
+    """The next answer, by itself: nothing beyond it is read."""
+    response = HTTPResponse(connection, method="POST")
+    response.fp.close()
+    response.fp = connection.makefile("rb", buffering=0)  # type: ignore[assignment]
+    response.begin()
+    return response, json.loads(response.read())
+
+
+def ask(gateway: GatewayServer, *packets: bytes) -> tuple[HTTPResponse, Any]:
+    """Send packets, each by itself, and read the answer."""
+    with connect(gateway) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for packet in packets:
+            connection.sendall(packet)
+            time.sleep(0.05)
+        return answer_on(connection)
+
+
+@pytest.fixture
+def served(gateway: GatewayServer, publisher: Publisher, replica: StandInReplica) -> GatewayServer:
+    publisher.route(entity(replica.address))
+    wait_until_answered(gateway)
+    return gateway
+
+
+def test_both_ways_give_the_same_answer_with_the_same_headers(served: GatewayServer) -> None:
+    whole = request()
+    before = served.lane.entered
+
+    quick, quick_body = ask(served, whole)
+    assert served.lane.entered == before + 1
+    usual, usual_body = ask(served, whole[:-5], whole[-5:])
+    assert served.lane.entered == before + 1
+
+    assert quick_body == usual_body == ANSWER
+    assert quick.status == usual.status == 200
+    assert {name.lower() for name, _ in quick.getheaders()} == {
+        name.lower() for name, _ in usual.getheaders()
+    }
+    assert quick.headers["served-model-name"] == usual.headers["served-model-name"] == "model-1"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [
+        (request(token="nobody"), 401),
+        (request(endpoint="unknown"), 404),
+        (request(b"{"), 400),
+        (request(b'{"inputs": [[1, 2]]}'), 400),
+        (request(b'{"inputs": "x"}'), 400),
+    ],
+    ids=["token", "endpoint", "JSON", "shape", "type"],
+)
+def test_what_is_wrong_is_said_in_the_same_words(
+    served: GatewayServer, wrong: bytes, status: int
+) -> None:
+    quick, quick_body = ask(served, wrong)
+    usual, usual_body = ask(served, wrong[:20], wrong[20:-1], wrong[-1:])
+
+    assert quick.status == usual.status == status
+    assert {**quick_body, "request_id": ""} == {**usual_body, "request_id": ""}
+
+
+def test_requests_in_one_packet_are_answered_in_order(
+    served: GatewayServer, replica: StandInReplica
+) -> None:
+    replica.behave = Once(slow(0.2))
+    bodies = [json.dumps({"inputs": [[n, n, n]]}).encode() for n in range(4)]
+
+    with connect(served) as connection:
+        connection.sendall(b"".join(request(body) for body in bodies))
+        answers = [answer_on(connection)[1] for _ in bodies]
+
+    assert answers == [{"predictions": [[2.0 * n] * 3]} for n in range(4)]
+
+
+def test_it_has_a_deadline(
+    gateway: GatewayServer, publisher: Publisher, replica: StandInReplica
+) -> None:
+    publisher.route(entity(replica.address), request_timeout_s=0.3)
+    wait_until_answered(gateway)
+    replica.behave = Once(slow(2))
+    before = gateway.lane.entered
+
+    response, body = ask(gateway, request())
+
+    assert gateway.lane.entered == before + 1
+    assert (response.status, body["error_code"]) == (504, "DEADLINE_EXCEEDED")
+
+
+def test_the_model_s_error_is_the_caller_s(served: GatewayServer, replica: StandInReplica) -> None:
+    replica.behave = triton_error(400, "ValueError: no")
+    before = served.lane.entered
+
+    response, body = ask(served, request())
+
+    assert served.lane.entered == before + 1
+    assert response.status == 400
+    assert "ValueError: no" in body["message"]
+
+
+def test_who_hangs_up_frees_the_place(
+    gateway: GatewayServer, publisher: Publisher, replica: StandInReplica
+) -> None:
+    publisher.route(entity(replica.address, max_in_flight=1))
+    wait_until_answered(gateway)
+    replica.behave = Once(slow(5))
+    calls, before = replica.calls, gateway.lane.entered
+    connection = connect(gateway)
+    connection.sendall(request())
+    while replica.calls == calls:
+        time.sleep(0.01)
+
+    connection.close()
+
+    assert ask(gateway, request())[1] == ANSWER
+    assert gateway.lane.entered == before + 2
+
+
+def test_an_endpoint_that_changes_meanwhile_still_answers(
+    served: GatewayServer, publisher: Publisher, replica: StandInReplica
+) -> None:
+    replica.behave = slow(0.5)
+    successor = StandInReplica()
+    successor.factor = 3.0
+    before = served.lane.entered
+    with connect(served) as first, connect(served) as second, connect(served) as third:
+        for connection in (first, second, third):  # the third one waits behind the others
+            connection.sendall(request())
+        time.sleep(0.2)
+        publisher.route(entity(successor.address, signature=VECTOR, entity_version="2"))
+
+        answers = [answer_on(connection)[1] for connection in (first, second, third)]
+
+    assert served.lane.entered == before + 3
+    assert all(answer["predictions"][0][0] in {2.0, 3.0} for answer in answers)
+    successor.stop()
