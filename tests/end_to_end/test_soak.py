@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -111,23 +112,22 @@ def redeploy(stack: Stack, number: int) -> None:
 
 
 def kill_server(stack: Stack) -> None:
-    """End the Triton of the endpoint's ready replica with SIGKILL, and see it back."""
-    folders = (stack.folder / "data" / "replicas").iterdir()
-    for folder in folders:
+    """End the Triton of the endpoint's newest replica with SIGKILL, and see it back."""
+    found = []
+    for folder in (stack.folder / "data" / "replicas").iterdir():
         spec = json.loads((folder / "spec.json").read_text())
         status = json.loads((folder / "status.json").read_text())
-        if spec["endpoint_name"] == ENDPOINT and status["state"] == "READY":
-            os.kill(status["server_pid"], signal.SIGKILL)
-            stack.wait_until(
-                lambda file=folder / "status.json", before=status["restarts"]: (
-                    (now := json.loads(file.read_text()))["state"] == "READY"
-                    and now["restarts"] > before
-                ),
-                60,
-                "the replica to be back",
-            )
-            return
-    raise AssertionError("no replica of the endpoint is ready")
+        is_there = Path(f"/proc/{status['server_pid']}").exists()  # not one that was measured
+        if spec["endpoint_name"] == ENDPOINT and status["state"] == "READY" and is_there:
+            found.append((spec["config_version"], folder / "status.json", status))
+    _, file, before = max(found, key=lambda item: item[0])
+
+    def is_back() -> bool:
+        now = json.loads(file.read_text())
+        return bool(now["state"] == "READY" and now["restarts"] > before["restarts"])
+
+    os.kill(before["server_pid"], signal.SIGKILL)
+    stack.wait_until(is_back, 120, "the replica to be back")
 
 
 def test_no_answer_is_wrong_and_no_request_is_lost(
