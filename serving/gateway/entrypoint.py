@@ -19,7 +19,7 @@ import httptools
 from serving.errors import ReplicaUnavailable
 from serving.gateway.asgi import Send
 from serving.gateway.errors import ReplicaBroke
-from serving.gateway.http import Watch
+from serving.gateway.http import DATA_HEADERS, Watch
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ async def pass_back(
             {
                 "type": "http.response.start",
                 "status": passed.head.status,
-                "headers": [*passed.head.headers, *headers, *counted],
+                "headers": [*passed.head.headers, *headers, *counted, *DATA_HEADERS],
             }
         )
         async for chunk in passed.chunks():

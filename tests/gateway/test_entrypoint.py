@@ -51,6 +51,7 @@ def test_a_body_goes_there_and_comes_back_as_it_is(served: GatewayServer) -> Non
     assert answer.headers["content-type"] == "text/x-echo"
     assert answer.headers["served-model-name"] == "own"
     assert answer.headers["x-request-id"]
+    assert "sandbox" in answer.headers["content-security-policy"]  # whatever it says it is
 
 
 @pytest.mark.parametrize("status", [202, 400, 418, 500, 503])
