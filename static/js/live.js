@@ -40,3 +40,23 @@ document.addEventListener("visibilitychange", () => {
 });
 
 tellSettled();
+
+// What the reader folded or unfolded stays so when the region comes anew; the rest is as the server sends it.
+const asServed = new Map();
+const details = (root) => [...(root.querySelectorAll?.("details[id]") ?? [])];
+let before = [];
+for (const part of details(document)) asServed.set(part.id, part.open);
+
+document.addEventListener("htmx:beforeSwap", (event) => {
+  before = details(event.detail.target).map(({ id, open }) => [id, open, open !== (asServed.get(id) ?? open)]);
+});
+document.addEventListener("htmx:afterSwap", () => {
+  const touched = new Map(before.filter(([, , isTouched]) => isTouched));
+  for (const [id] of before) asServed.delete(id);
+  before = [];
+  for (const part of details(document)) {
+    if (asServed.has(part.id)) continue;
+    asServed.set(part.id, part.open);
+    if (touched.has(part.id)) part.open = touched.get(part.id);
+  }
+});

@@ -207,6 +207,15 @@ def test_charts_are_drawn_in_the_pages_colours_and_stand_in_tables_too(
         page.get_by_role("img", name=re.compile("the knee")).locator(".scatterlayer .trace")
     ).to_have_count(2)
     page.get_by_text("Show data").first.click()
-    expect(page.get_by_role("table", name="Batches by their rows")).to_contain_text("500")
+    table = page.get_by_role("table", name="Batches by their rows")
+    expect(table).to_contain_text("500")
+
+    tell_batching(Replica.objects.filter(is_wanted=True)[0], {2: 700, 16: 600})
+    page.evaluate(
+        "htmx.ajax('GET', `${location.pathname}status/`, "
+        "{target: '#endpoint-batching', swap: 'outerHTML'})"
+    )
+    expect(table).to_contain_text("700")  # unfolded as before
+    expect(bars).to_have_count(2)
     assert tab.complaints == []
     context.close()
