@@ -8,10 +8,9 @@ nothing can be said of it.
 from __future__ import annotations
 
 import asyncio
-import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,28 +67,31 @@ def judge(seen: Seen) -> ProbeResult:
     Raises:
         NotBatchable: A row's answer depends on the rows beside it.
     """
-    speedup = warning = None
-    if seen.one_ms and seen.eight_ms:
-        speedup = round(PROBE_ROWS * seen.one_ms / seen.eight_ms, 2)
-        ratio = seen.eight_ms / seen.one_ms
-        if ratio >= ROW_BY_ROW:
-            warning = (
-                f"8 rows took {ratio:.1f} times as long as 1 ({seen.eight_ms:.1f} ms against "
-                f"{seen.one_ms:.1f} ms): the model works row by row, so batching gains nothing."
-            )
     is_deterministic = alike(seen.alone[0], seen.again)
     checked = max((len(batch.rows) for batch in seen.batches), default=0)
     if is_deterministic:
         for batch in seen.batches:
             _check(batch, seen.alone)
-    else:
-        warning = f"{warning} {NOT_DETERMINISTIC}" if warning else NOT_DETERMINISTIC
-    return ProbeResult(
+    found = ProbeResult(
         rows_checked=checked if is_deterministic else 0,
         is_row_independent=True if is_deterministic and checked > 1 else None,
-        speedup_of_8=speedup,
-        warning=warning or "",
+        warning="" if is_deterministic else NOT_DETERMINISTIC,
     )
+    return found if seen.one_ms is None else with_times(found, seen.one_ms, seen.eight_ms)
+
+
+def with_times(found: ProbeResult, one_ms: float, eight_ms: float | None) -> ProbeResult:
+    """What the probe found, with what the times of one row and of eight tell beside it."""
+    if not eight_ms:
+        return found
+    ratio = eight_ms / one_ms
+    warnings = [NOT_DETERMINISTIC] if NOT_DETERMINISTIC in found.warning else []
+    if ratio >= ROW_BY_ROW:
+        warnings.append(
+            f"8 rows took {ratio:.1f} times as long as 1 ({eight_ms:.1f} ms against "
+            f"{one_ms:.1f} ms): the model works row by row, so batching gains nothing."
+        )
+    return replace(found, speedup_of_8=round(PROBE_ROWS / ratio, 2), warning=" ".join(warnings))
 
 
 def _check(batch: Batch, alone: Sequence[Any]) -> None:
@@ -211,11 +213,10 @@ async def _send_all(send: Any, distinct: int, most_rows: int, end: float) -> See
             batches.append(Batch(rows=rows, answers=answers))
             if size == PROBE_ROWS:
                 eights.append(elapsed_ms)
-    timed = eights[1:] or eights
     return Seen(
         alone=tuple(alone),
         again=again,
         batches=tuple(batches),
-        one_ms=statistics.median(times),
-        eight_ms=statistics.median(timed) if timed else None,
+        one_ms=min(times),  # whatever else the machine does can only add to them
+        eight_ms=min(eights, default=None),
     )

@@ -103,6 +103,20 @@ def test_triton_is_active_and_each_piece_of_evidence_stands_in_the_log(
     assert all(piece["text"] in text for piece in in_log)
 
 
+def test_the_model_was_measured_and_its_batching_says_so(stack: Stack, endpoint: str) -> None:
+    path = f"/api/2.0/serving-endpoints/{endpoint}/served-models/current/profile"
+
+    profile = stack.api("GET", path).json()
+
+    assert profile["steps"][0]["rows"] == 1
+    assert profile["probe"]["is_row_independent"] is True
+    entity = stack.endpoint(endpoint)["config"]["served_entities"][0]
+    in_force = entity["batching_in_force"]["max_batch_size"]
+    assert in_force["value"] == profile["chosen"]["max_batch_size"]
+    assert in_force["source"] == "profile"
+    assert in_force["reason"]
+
+
 def test_rows_keep_their_own_answers(stack: Stack, endpoint: str) -> None:
     answer = stack.query(endpoint, [[1, 2, 3, 4], [0, 0, 0, 9]])
 

@@ -88,7 +88,8 @@ class Load:
 
 
 def redeploy(stack: Stack, number: int) -> None:
-    """Deploy the same model anew, and see the traffic switch."""
+    """Deploy the same model anew, with other batching, and see the traffic switch."""
+    rows = 4 * 2**number
     body = {
         "served_entities": [
             {
@@ -99,6 +100,7 @@ def redeploy(stack: Stack, number: int) -> None:
                 "workload_size": "Small",
                 "scale_to_zero_enabled": False,
                 "environment_vars": {"ROUND": str(number)},
+                "batching": {"max_batch_size": rows, "instance_count": 1 + number % 2},
             }
         ]
     }
@@ -109,6 +111,8 @@ def redeploy(stack: Stack, number: int) -> None:
         "ready": "READY",
         "config_update": "NOT_UPDATING",
     }
+    in_force = settled["config"]["served_entities"][0]["batching_in_force"]["max_batch_size"]
+    assert (in_force["value"], in_force["source"]) == (rows, "override")
 
 
 def kill_server(stack: Stack) -> None:

@@ -44,7 +44,7 @@ class Model""",
 
 @pytest.fixture
 def budget(settings: LazySettings) -> None:
-    settings.PROFILE_BUDGET_S = 4
+    settings.PROFILE_BUDGET_S = 2
 
 
 def step(deployment: Deployment, name: str = "PROFILE") -> tuple[str, str]:

@@ -44,7 +44,7 @@ class Stack:
             "SHOAL_PORT": str(self.port),
             "SHOAL_ADMIN_PASSWORD": ADMIN_PASSWORD,
             "SHOAL_LOG_LEVEL": "INFO",
-            "SHOAL_PROFILE_BUDGET_S": "4",  # enough for a curve
+            "SHOAL_PROFILE_BUDGET_S": "2",  # enough for a curve, too little to load it twice
             **environment,
         }
         if self.database.is_postgresql:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from django.conf import settings
@@ -33,7 +34,7 @@ from portal.endpoints.states import ReplicaState, StepName
 from serving.devices import device_key
 from serving.errors import NotBatchable, ServingError
 from serving.example import ExampleRows
-from serving.row_probe import probe_rows
+from serving.row_probe import PROBE_ROWS, probe_rows, with_times
 from serving.spec import Batching, ReplicaStatus, from_json, to_json
 from serving.tuning import profile as values
 from serving.tuning.choice import choose, memory_bound
@@ -55,6 +56,7 @@ CALL_TIMEOUT_S = 20.0
 LONGEST_PROBE_S = 8.0
 LONGEST_SWEEP_S = 12.0
 LONGEST_USUAL_TRIAL_S = 3.0
+ALWAYS_TRIED = 2
 ENDED = "It was measured."
 STARTED_AGAIN = "Starting it again"  # the supervisor's words
 
@@ -166,7 +168,20 @@ class Measuring:
                 limit_s=min(LONGEST_SWEEP_S, budget_s / 4),
             )
             held = memory_of(target.server_pid, self.device)
-            self._keep(replace(self._seen(), sweep=replace(found, memory_bytes=held)))
+            self._keep(
+                replace(
+                    self._seen(),
+                    probe=self._with_times(found.steps),
+                    sweep=replace(found, memory_bytes=held),
+                )
+            )
+
+    def _with_times(self, steps: Sequence[values.SweepStep]) -> values.ProbeResult | None:
+        """The probe's result with the sweep's times, which many runs are behind."""
+        probe, took_ms = self._seen().probe, {step.rows: step.latency_ms for step in steps}
+        if probe is None or PROBE_ROWS not in took_ms:
+            return probe
+        return with_times(probe, took_ms[1], took_ms[PROBE_ROWS])
 
     def _try(self, target: Target, setting: Setting) -> None:
         """A closed loop of callers against this setting."""
@@ -201,9 +216,15 @@ class Measuring:
         return self.go_on()
 
     def _has_time(self) -> bool:
-        progress = self._seen()
+        """A second setting is always tried, unless loading alone takes longer than measuring may.
+
+        It is the one that decides most, and a model that loads slowly would else never get it.
+        """
+        progress, budget_s = self._seen(), settings.PROFILE_BUDGET_S
+        if len(progress.trials) < ALWAYS_TRIED:
+            return progress.load_s <= budget_s
         needed_s = progress.load_s + 1.5 * self._trial_s()
-        return time.time() - progress.started_at + needed_s <= settings.PROFILE_BUDGET_S
+        return time.time() - progress.started_at + needed_s <= budget_s
 
     def _trial_s(self) -> float:
         return min(LONGEST_USUAL_TRIAL_S, settings.PROFILE_BUDGET_S / 10)
