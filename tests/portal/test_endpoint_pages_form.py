@@ -74,6 +74,21 @@ def test_no_checkbox_for_a_custom_entrypoint(cast: Cast, version: ModelVersion) 
     assert "Log the model without metadata.entrypoint." in page
 
 
+def test_an_entrypoint_without_a_packed_environment_is_warned_of_before_it_is_deployed(
+    cast: Cast, version: ModelVersion
+) -> None:
+    ModelVersion.objects.update(entrypoint="python serve.py")
+    fields = form(action="refresh")
+    before = page_of(browser(cast.stranger).post("/endpoints/new/", fields))
+    ModelVersion.objects.update(is_packed=False)
+
+    after = page_of(browser(cast.stranger).post("/endpoints/new/", fields))
+
+    assert "it cannot be deployed" in after
+    assert "it cannot be deployed" not in before
+    assert "The model&#x27;s own server" in before
+
+
 def test_no_checkbox_for_a_version_that_is_not_express_and_its_snippet_is_linked(
     cast: Cast, version: ModelVersion
 ) -> None:

@@ -16,7 +16,7 @@ from portal.registry.models import ModelVersion
 from portal.registry.models import RegisteredModelQuerySet as Models
 from portal.registry.states import ExpressState, VersionStatus
 from portal.rest import ApiError
-from serving.eligibility import Eligibility
+from serving.eligibility import ENV_PACK, Eligibility
 from serving.spec import DeviceKind
 from serving.workloads import WORKLOAD_SIZES, WORKLOAD_TYPES, WorkloadType, replicas_for
 
@@ -209,6 +209,11 @@ def _sizes(selected: str) -> tuple[Choice, ...]:
 
 
 def _warning(version: ModelVersion | None, *, is_gpu: bool) -> str:
+    if version is not None and version.entrypoint and not version.is_packed:
+        return (
+            "This version names a custom entrypoint but was registered without its packed "
+            f"environment, which that needs: it cannot be deployed. Register it with {ENV_PACK}."
+        )
     if version is None or not is_gpu or not version.is_packed_for_cpu:
         return ""
     return (
