@@ -16,7 +16,16 @@ __all__ = ["stack"]
 
 # `--hypothesis-profile=long`: tests that take their number of cases from the profile run for long.
 settings.register_profile("default", max_examples=100)
-settings.register_profile("long", max_examples=2000, print_blob=True)
+settings.register_profile("long", max_examples=1000, print_blob=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options for what takes too long for every run."""
+    parser.addoption(
+        "--all-environments",
+        action="store_true",
+        help="try models in environments of every Python that this machine has",
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)

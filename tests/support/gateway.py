@@ -191,6 +191,11 @@ def wait_until_answered(
         time.sleep(0.02)
 
 
+def wait_until_routed(gateway: GatewayServer, *, timeout_s: float = 5) -> None:
+    """Send nothing until the gateway has heard of the endpoint and refuses that."""
+    wait_until_answered(gateway, 400, timeout_s=timeout_s, body=b"")
+
+
 # ---------------------------------------------------------------- a stand-in for faults
 
 

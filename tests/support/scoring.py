@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -82,22 +83,7 @@ class BothSides:
 
     def ask_mlflow(self, raw: bytes, content_type: str = "application/json") -> Answer:
         """What MLflow's scoring server answers."""
-        schema = self.model.metadata.get_input_schema()
-        try:
-            with quiet():
-                reply = scoring_server.invocations(raw, content_type, self.model, schema)
-        except MlflowException as exc:
-            return Answer(
-                status=exc.get_http_status_code(), code=exc.error_code, message=exc.message
-            )
-        except Exception as exc:  # noqa: BLE001 - the server's 500
-            return Answer(status=500, message=repr(exc))
-        if reply.status != 200:
-            return Answer(status=reply.status, message=reply.response)
-        body = json.loads(reply.response)
-        if not isinstance(body, dict) or "predictions" not in body:  # taken for a chat
-            return Answer(status=500, message=reply.response)
-        return Answer(status=200, predictions=body["predictions"])
+        return ask_mlflow(self.model, raw, content_type)
 
     def ask_shoal(self, raw: bytes, content_type: str = "application/json") -> Answer:
         """What the gateway and a replica answer."""
@@ -114,6 +100,41 @@ class BothSides:
         """What the model was given last, and parameters; None where it was not called."""
         seen = self.recorder.seen
         return seen.pop() if seen else None
+
+
+def ask_mlflow(model: Any, raw: bytes, content_type: str = "application/json") -> Answer:
+    """What MLflow's scoring server answers with a loaded model."""
+    schema = model.metadata.get_input_schema()
+    try:
+        with quiet():
+            reply = scoring_server.invocations(raw, content_type, model, schema)
+    except MlflowException as exc:
+        return Answer(status=exc.get_http_status_code(), code=exc.error_code, message=exc.message)
+    except Exception as exc:  # noqa: BLE001 - the server's 500
+        return Answer(status=500, message=repr(exc))
+    if reply.status != 200:
+        return Answer(status=reply.status, message=reply.response)
+    body = json.loads(reply.response)
+    if not isinstance(body, dict) or "predictions" not in body:  # taken for a chat
+        return Answer(status=500, message=reply.response)
+    return Answer(status=200, predictions=body["predictions"])
+
+
+def plain_words(message: str, *, shows_data: bool = True) -> str:
+    """A message without what may differ: the order of sets, and the exception after MLflow's words.
+
+    Args:
+        message: Of either side.
+        shows_data: Without it, the data that a refusal of parameters names is left out: where
+            columns travel as such it is the frame that the model got, not the dictionary that
+            MLflow would have made on the way to it.
+    """
+    text = re.sub(r"Invalid parameters found: .*", "Parameters", message, flags=re.S)
+    text = re.sub(r"(input fields |properties: |schema found: )\{.*?\}", r"\1", text)
+    text = re.sub(r"(?<=the model for inference\.).*", "", text, flags=re.S)
+    if not shows_data:
+        text = re.sub(r"Failed to predict data '.*(?=Error: Param)", "", text, flags=re.S)
+    return text
 
 
 @contextmanager
