@@ -6,6 +6,7 @@ What a request has to be answered with is what MLflow's own scoring code answers
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ import requests
 from serving.spec import PythonEnvironment
 from tests.support.gateway import GatewayServer, Publisher, entity, wait_until_routed
 from tests.support.launcher import Launcher
-from tests.support.scoring import ask_mlflow, plain_words, quiet, same_json
+from tests.support.scoring import ask_mlflow, plain_words, same_json
 from tests.support.telltale import SIGNATURES, Requests, launch
 
 pytestmark = pytest.mark.triton
@@ -39,7 +40,7 @@ def test_each_of_many_requests_at_once_is_answered_as_if_alone(
     gateway: GatewayServer, publisher: Publisher, served: dict[str, tuple[str, Any]], name: str
 ) -> None:
     address, saved = served[name]
-    with quiet():
+    with warnings.catch_warnings(record=True):  # its advice on type hints
         model = mlflow.pyfunc.load_model(str(saved.directory))
     publisher.route(entity(address, signature=saved.signature, name=name))
     source = Requests(name)

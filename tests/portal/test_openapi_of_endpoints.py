@@ -96,7 +96,7 @@ REFUSED: list[tuple[list[Any] | None, list[dict[str, Any]]]] = [
         PLAIN_TABLE,
         [
             {"dataframe_records": [{"length": 12.5}]},
-            {"dataframe_records": [{"length": 12.5, "flag": 3}]},
+            {"dataframe_records": [{"length": "much", "flag": "NO"}]},
             {"dataframe_records": {"length": 12.5, "flag": "NO"}},
             {"dataframe_split": {"columns": ["length", "flag"]}},
             {"instances": [{"flag": "NO"}]},
@@ -199,3 +199,13 @@ def test_the_models_example_stands_in_it_and_fits(
     media = post["requestBody"]["content"]["application/json"]
     assert media["example"] == example
     OAS31Validator(media["schema"]).validate(example)
+
+
+@pytest.mark.parametrize(("specs", "is_there"), [(TABLE, True), (None, True), (IMAGES, False)])
+def test_a_table_may_be_csv_where_mlflow_reads_it(
+    client: Client, cast: Cast, endpoint: Endpoint, specs: list[Any] | None, is_there: bool
+) -> None:
+    found = document_of(client, cast, endpoint, signature=signature(specs))
+
+    post = found["paths"]["/serving-endpoints/live/invocations"]["post"]
+    assert ("text/csv" in post["requestBody"]["content"]) is is_there

@@ -41,6 +41,9 @@ def openapi(endpoint: Endpoint, base_url: str) -> Json:
     media: Json = {"schema": _request_schema(signature)}
     if version is not None and version.input_example:
         media["example"] = version.input_example
+    content: Json = {"application/json": media}
+    if not _are_tensors(input_specs(signature)):
+        content["text/csv"] = {"schema": {"type": "string"}}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -54,7 +57,7 @@ def openapi(endpoint: Endpoint, base_url: str) -> Json:
                 "post": {
                     "operationId": "query",
                     "security": [{"bearer": []}],
-                    "requestBody": {"required": True, "content": {"application/json": media}},
+                    "requestBody": {"required": True, "content": content},
                     "responses": {
                         "200": {
                             "description": "One prediction for each row.",
@@ -88,10 +91,7 @@ def _error(words: str) -> Json:
 def _request_schema(signature: Json) -> Json:
     """One of the input fields, each as the signature wants it, and the parameters."""
     specs = input_specs(signature)
-    if specs and all(spec.get("type") == "tensor" for spec in specs):
-        forms = _tensor_forms(specs)
-    else:
-        forms = _column_forms(specs)
+    forms = _tensor_forms(specs) if _are_tensors(specs) else _column_forms(specs)
     params: Json = {
         str(spec["name"]): {} for spec in input_specs({"inputs": signature.get("params")})
     }
@@ -100,6 +100,11 @@ def _request_schema(signature: Json) -> Json:
         "oneOf": [_object({field: schema}) for field, schema in forms.items()],
         "properties": {"params": {"type": "object", "properties": params}},
     }
+
+
+def _are_tensors(specs: Sequence[Json]) -> bool:
+    """Whether a signature is one of tensors, which MLflow does not read from CSV."""
+    return bool(specs) and all(spec.get("type") == "tensor" for spec in specs)
 
 
 def _object(properties: Json, required: Sequence[str] | None = None) -> Json:
