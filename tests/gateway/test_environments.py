@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import pytest
 
 from serving.artifacts import EnvironmentStore, build_environment, build_key, find_interpreter
@@ -24,11 +25,12 @@ from tests.support.telltale import Requests, launch
 
 pytestmark = pytest.mark.triton
 
+OURS = f"mlflow-skinny=={mlflow.__version__}"
 COMBINATIONS = {
-    "3.10": ("mlflow-skinny==3.17.2", "numpy==1.26.4", "pandas==2.2.3"),
-    "3.11": ("mlflow-skinny==3.17.2", "numpy==2.2.6", "pandas==2.2.3"),
+    "3.10": (OURS, "numpy==1.26.4", "pandas==2.2.3"),
+    "3.11": (OURS, "numpy==2.2.6", "pandas==2.2.3"),
     "3.12": ("mlflow-skinny==2.22.0", "numpy==2.2.6", "pandas==2.2.3"),
-    "3.13": ("mlflow-skinny==3.17.2", "numpy==2.4.6", "pandas==3.1.1"),
+    "3.13": (OURS, "numpy==2.4.6", "pandas==3.1.1"),
 }
 REQUESTS = 40
 NAMES = ("array", "table", "maybe")
@@ -105,7 +107,8 @@ def test_a_model_answers_as_in_mlflow_s_server_in_its_own_environment(
         wait_until_routed(gateway)
         source = Requests(name)
         bodies = [source.body() for _ in range(REQUESTS)]
-        compare(gateway, bodies, alone(environment, model.directory, bodies))
+        expected = alone(environment, model.directory, bodies)
+        compare(gateway, bodies, expected, has_our_words=OURS in COMBINATIONS[python_version])
         launcher.runtime.kill(f"{name}{suffix}")
 
 
@@ -123,8 +126,10 @@ def alone(environment: PythonEnvironment, model: Path, bodies: list[Any]) -> lis
     return answers
 
 
-def compare(gateway: GatewayServer, bodies: list[Any], expected: list[Any]) -> None:
-    """Ask for all at once."""
+def compare(
+    gateway: GatewayServer, bodies: list[Any], expected: list[Any], *, has_our_words: bool
+) -> None:
+    """Ask for all at once; other releases of MLflow than the gateway's word some refusals anew."""
     for body, (status, code, text), response in zip(
         bodies, expected, gateway.ask_all(bodies), strict=True
     ):
@@ -139,5 +144,6 @@ def compare(gateway: GatewayServer, bodies: list[Any], expected: list[Any]) -> N
             assert response.status_code == 400, (body, answer, text)
             if status == 400:
                 assert answer["error_code"] == code, (body, answer, text)
+            if status == 400 and has_our_words:
                 ours = plain_words(answer["message"], shows_data=False)
                 assert ours == plain_words(text, shows_data=False)

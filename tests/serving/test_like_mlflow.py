@@ -50,6 +50,9 @@ def compare(request: Request) -> None:
     if theirs.status == 500:  # MLflow's server did not foresee it
         assert ours.status in {200, 400}, ours
         return
+    if "which is for chat" in ours.message:  # MLflow hands such bodies to the model whole
+        assert ours.status == 400
+        return
     assert (ours.status, ours.code) == (theirs.status, theirs.code), (ours, theirs)
     shows_data = both.local.codec.plan.kind is InputKind.JSON
     assert plain_words(ours.message, shows_data=shows_data) == plain_words(

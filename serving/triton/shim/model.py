@@ -209,7 +209,7 @@ class Reader:
 
         def describe_with_params(data):
             rows, key = (None, None) if is_alone else self._describe(data)
-            return rows, None if key is None else (params, key)
+            return (rows, (params, key)) if _is_hashable(key) else (None, None)
 
         return Item(position, params, lambda: self._make(arrays, extras), describe_with_params)
 
@@ -254,6 +254,8 @@ class Reader:
             columns[name] = unpack_text(array) if planned["dtype"] == "str" else array[:, 0].copy()
             if name in objects:
                 columns[name] = pd.Series(columns[name], dtype=object)
+            elif not len(array):
+                columns[name] = pd.Series(columns[name], dtype=planned["dtype"])
         frame = pd.DataFrame(columns)
         for name, values in extras.get("columns", {}).items():
             frame[name] = pd.Series(values, dtype=object)
@@ -286,6 +288,14 @@ def _decode(body):
         raise MlflowInvalidInputException(
             f"Ensure that input is a valid UTF-8 encoded string. Error: '{exc!r}'"
         ) from exc
+
+
+def _is_hashable(key):
+    """Whether items can be grouped by a key; names of columns may be lists and dictionaries."""
+    try:
+        return key is not None and isinstance(hash(key), int)
+    except TypeError:
+        return False
 
 
 def _types(schema):
