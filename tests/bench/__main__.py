@@ -26,7 +26,8 @@ from tests.bench.results import SHOAL, SHOAL_BINARY, TRITON, Conditions, Failure
 from tests.bench.workloads import WORKLOADS, build, example, predict
 from tests.support.client import ROOT
 
-START_S, SHOAL_START_S, SHOAL_SERVE_S = 12, 20, 60  # about; for the estimate
+# About, for the estimate: a peer, Shoal, and its endpoints made anew or kept from another run.
+START_S, SHOAL_START_S, SERVE_S, SERVE_KEPT_S = 12, 30, 90, 10
 RELATIVE, ABSOLUTE = 1e-3, 1e-4  # how far an answer may be from the module's own
 BEGIN = time.monotonic()
 
@@ -61,7 +62,9 @@ def main() -> None:
         servers=(*ours, *(name for name in servers.PEERS if name in peers)),
         versions={name: servers.PEERS[name].version(path) for name, path in peers.items()},
     )
-    say(f"{', '.join(report.LABELS[server] for server in run.servers)}: {_estimate(run)}")
+    say(
+        f"{', '.join(report.LABELS[server] for server in run.servers)}: {_estimate(run, options.data)}"
+    )
     try:
         for workload in run.conditions.workloads:
             run.alone[workload] = alone.measure(workload, threads=options.threads)
@@ -128,13 +131,14 @@ def _peers(text: str) -> dict[str, Path]:
     return found
 
 
-def _estimate(run: Run) -> str:
+def _estimate(run: Run, data: Path | None) -> str:
     at = run.conditions
     one = len(at.callers) * (load.WARM_UP_S + at.rounds * at.seconds + 1)
     peers = [server for server in run.servers if server in servers.PEERS]
     seconds = len(at.workloads) * (len(run.servers) * one + len(peers) * START_S)
     if SHOAL in run.servers:
-        seconds += SHOAL_START_S + len(at.workloads) * SHOAL_SERVE_S
+        is_kept = data is not None and data.exists()
+        seconds += SHOAL_START_S + len(at.workloads) * (SERVE_KEPT_S if is_kept else SERVE_S)
     end = datetime.fromtimestamp(time.time() + seconds, UTC)
     return (
         f"{', '.join(at.workloads)} with {', '.join(map(str, at.callers))} callers take about "

@@ -51,14 +51,11 @@ class Shoal:
         state = self._stack.wait_until_settled(name, SERVE_LIMIT_S)["state"]
         if state["config_update"] == "UPDATE_FAILED":
             raise DidNotServe(f"{name} failed: {state['config_update_message']}")
-        self._stack.wait_until(
-            lambda: self._stack.endpoint(name)["state"]["ready"] == "READY",
-            READY_LIMIT_S,  # at once, but for an endpoint that was kept from another run
-            f"{name} to be READY",
-        )
-        triton = self._entity(name)["triton"]
-        if triton["status"] != "ACTIVE":
-            raise DidNotServe(f"{name} is not behind Triton: {triton['message']}")
+        end = time.monotonic() + READY_LIMIT_S  # a kept endpoint's replicas may have to start
+        while not self._is_served(name):
+            if time.monotonic() > end:
+                raise DidNotServe(f"{name}: {self._entity(name)['triton']['message']}")
+            time.sleep(0.5)
 
     def site(self, workload: str) -> Site:
         """Where the workload takes MLflow's scoring requests."""
@@ -78,6 +75,10 @@ class Shoal:
             for key, field in in_force.items()
             if key != NOT_IN_FORCE
         )
+
+    def _is_served(self, name: str) -> bool:
+        is_ready = self._stack.endpoint(name)["state"]["ready"] == "READY"
+        return is_ready and self._entity(name)["triton"]["status"] == "ACTIVE"
 
     def _entity(self, name: str) -> dict[str, Any]:
         """The endpoint's only served entity."""
