@@ -62,9 +62,8 @@ def main() -> None:
         servers=(*ours, *(name for name in servers.PEERS if name in peers)),
         versions={name: servers.PEERS[name].version(path) for name, path in peers.items()},
     )
-    say(
-        f"{', '.join(report.LABELS[server] for server in run.servers)}: {_estimate(run, options.data)}"
-    )
+    say(", ".join(report.LABELS[server] for server in run.servers))
+    say(_estimate(run, options.data))
     try:
         for workload in run.conditions.workloads:
             run.alone[workload] = alone.measure(workload, threads=options.threads)
@@ -141,7 +140,7 @@ def _estimate(run: Run, data: Path | None) -> str:
         seconds += SHOAL_START_S + len(at.workloads) * (SERVE_KEPT_S if is_kept else SERVE_S)
     end = datetime.fromtimestamp(time.time() + seconds, UTC)
     return (
-        f"{', '.join(at.workloads)} with {', '.join(map(str, at.callers))} callers take about "
+        f"{', '.join(at.workloads)} with {', '.join(map(str, at.callers))} callers at a time: about "
         f"{seconds / 60:.0f} minutes, until {end:%H:%M} UTC"
     )
 

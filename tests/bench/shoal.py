@@ -77,8 +77,10 @@ class Shoal:
         )
 
     def _is_served(self, name: str) -> bool:
-        is_ready = self._stack.endpoint(name)["state"]["ready"] == "READY"
-        return is_ready and self._entity(name)["triton"]["status"] == "ACTIVE"
+        if self._stack.endpoint(name)["state"]["ready"] != "READY":
+            return False
+        status: str = self._entity(name)["triton"]["status"]
+        return status == "ACTIVE"
 
     def _entity(self, name: str) -> dict[str, Any]:
         """The endpoint's only served entity."""
