@@ -140,7 +140,7 @@ def _estimate(run: Run, data: Path | None) -> str:
         seconds += SHOAL_START_S + len(at.workloads) * (SERVE_KEPT_S if is_kept else SERVE_S)
     end = datetime.fromtimestamp(time.time() + seconds, UTC)
     return (
-        f"{', '.join(at.workloads)} with {', '.join(map(str, at.callers))} callers at a time: about "
+        f"{', '.join(at.workloads)} with {', '.join(map(str, at.callers))} callers: about "
         f"{seconds / 60:.0f} minutes, until {end:%H:%M} UTC"
     )
 
