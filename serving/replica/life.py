@@ -27,8 +27,34 @@ STARTING_GRACE_S = 3.0
 STOPPED_S = 5.0
 """A process that was stopped (SIGSTOP) for so long is not about to be told to go on."""
 
+STALLED_S = 90.0
+IDLE_SHARE = 0.02
+"""Of one processor: a server that loads a model uses more, a few threads that wake up do not."""
+
+STALLED = "The server did not use the processor for {:.0f} s while it loaded the model: it hangs."
 STOPPED = "The server was stopped by a signal and did not go on; it would answer nobody."
 CHILD_LOST = "The model's process died; the server would answer every request with an error."
+
+
+class StallWatch:
+    """Tells a load that hangs from one that is slow: Triton's instances may wait for each other."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._used_s = 0.0
+
+    def idle_s(self, used_s: float, now: float) -> float:
+        """For how long nothing was done.
+
+        Args:
+            used_s: Processor seconds of all its processes until now.
+            now: Monotonic seconds.
+        """
+        since = self._since
+        if since is None or abs(used_s - self._used_s) > IDLE_SHARE * (now - since) + IDLE_SHARE:
+            self._since, self._used_s = now, used_s
+            return 0.0
+        return now - since
 
 
 class Life:
@@ -43,6 +69,8 @@ class Life:
         self._look_at = 0.0
         self._lost_at: float | None = None
         self._stopped_at: float | None = None
+        self._stall = StallWatch()
+        self._idle_s = 0.0
         self.started_at = time.monotonic()
         self.ready_at: float | None = None
         self.ports = ports
@@ -76,7 +104,10 @@ class Life:
             return self._failure_of_exit(code)
         if self._has_lost_a_child():
             return Failure(message=CHILD_LOST)
-        return Failure(message=STOPPED) if self._is_stopped() else None
+        if self._is_stopped():
+            return Failure(message=STOPPED)
+        is_stalled = self.ready_at is None and self._idle_s >= STALLED_S
+        return Failure(message=STALLED.format(self._idle_s)) if is_stalled else None
 
     def is_listening(self) -> bool:
         """Whether it is this server that listens on its port."""
@@ -132,6 +163,7 @@ class Life:
         is_ready = self.ready_at is not None
         if now >= self._look_at and not is_ready:
             self._children.update(self._server.vital_children(self.process.pid))
+            self._idle_s = self._stall.idle_s(processes.cpu_seconds(self.process.pid), now)
             self._look_at = now + LOOK_S
         if not any(processes.is_dead(child) for child in self._children):
             return False

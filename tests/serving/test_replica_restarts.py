@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from serving.replica.life import StallWatch
 from serving.replica.restarts import (
     DELAYS_S,
     FORGIVEN_AFTER_S,
@@ -56,3 +57,23 @@ def test_serving_for_a_while_clears_the_record() -> None:
 )
 def test_exit_codes_are_explained(code: int, words: str) -> None:
     assert words in describe_exit(code)
+
+
+def test_a_load_that_uses_no_processor_is_told_from_a_slow_one() -> None:
+    hanging, slow = StallWatch(), StallWatch()
+
+    for second in range(61):  # a few threads wake up now and then
+        hanging_s = hanging.idle_s(3.0 + second * 0.005, now=second)
+        slow_s = slow.idle_s(3.0 + second * 0.2, now=second)
+
+    assert hanging_s == 60
+    assert slow_s <= 1
+
+
+def test_a_load_that_goes_on_is_no_longer_taken_to_hang() -> None:
+    watch = StallWatch()
+    watch.idle_s(1.0, now=0)
+    assert watch.idle_s(1.0, now=50) == 50
+
+    assert watch.idle_s(4.0, now=51) == 0
+    assert watch.idle_s(4.0, now=60) == 9
