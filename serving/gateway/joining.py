@@ -14,6 +14,7 @@ when it broke go alone from then on.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -29,6 +30,8 @@ from serving.protocol.wire import Part
 
 if TYPE_CHECKING:
     from serving.gateway.routing import LiveEntity, LiveReplica
+
+log = logging.getLogger(__name__)
 
 LINGER_SHARE = 0.2
 """Of a batch's time: for how long its callers are awaited."""
@@ -254,12 +257,19 @@ class Joiner:
         group = Group(replica, jobs, time.perf_counter())
         for job in jobs:
             job.group = group
-        pieces = self.codec.write([job.part for job in jobs], jobs[0].params)
 
         def done(reply: Reply | ReplicaUnavailable) -> None:
             self._settle(group, reply)
 
-        group.exchange = replica.pool.submit(pieces, done)
+        try:
+            pieces = self.codec.write([job.part for job in jobs], jobs[0].params)
+            group.exchange = replica.pool.submit(pieces, done)
+        except Exception:  # a fault of ours must cost neither the replica nor the caller's time
+            log.exception("a request to replica %s could not be sent", replica.spec.replica_id)
+            self._entity.release(replica, has_answered=False)
+            for job in jobs:
+                job.group = None
+                _refuse(job, ServingError("Sorry, the request could not be sent to the model."))
 
     def _forget(self, job: Job) -> None:
         """The caller is gone; a request that nobody waits for any more is given up."""
