@@ -44,17 +44,23 @@ from mlflow.exceptions import MlflowException
 from mlflow.pyfunc import scoring_server
 
 logging.getLogger("mlflow").setLevel(logging.ERROR)
-model = pyfunc.load_model(sys.argv[1])
-schema = model.metadata.get_input_schema()
-answers = []
-for body in json.load(sys.stdin):
+
+
+def ask(model, body):
+    schema = model.metadata.get_input_schema()
     try:
         reply = scoring_server.invocations(json.dumps(body), "application/json", model, schema)
-        answers.append([reply.status, "", reply.response])
+        return [reply.status, "", reply.response]
     except MlflowException as exc:
-        answers.append([exc.get_http_status_code(), exc.error_code, exc.message])
+        return [exc.get_http_status_code(), exc.error_code, exc.message]
     except Exception as exc:
-        answers.append([500, "", repr(exc)])
+        return [500, "", repr(exc)]
+
+
+answers = []
+for directory, bodies in json.load(sys.stdin):
+    model = pyfunc.load_model(directory)
+    answers.append([ask(model, body) for body in bodies])
 print(json.dumps(answers))
 """
 
@@ -102,37 +108,45 @@ def test_a_model_answers_as_in_mlflow_s_server_in_its_own_environment(
     suffix = f"-{python_version.replace('.', '')}"
     replicas = launch(launcher, NAMES, environment, suffix)
 
-    for name, (address, model) in replicas.items():
-        publisher.route(entity(address, signature=model.signature, name=name))
-        wait_until_routed(gateway)
-        source = Requests(name)
-        bodies = [source.body() for _ in range(REQUESTS)]
-        expected = alone(environment, model.directory, bodies)
-        compare(gateway, bodies, expected, has_our_words=OURS in COMBINATIONS[python_version])
+    bodies = {name: Requests(name).some(REQUESTS) for name in NAMES}
+    asked = [[str(replicas[name][1].directory), bodies[name]] for name in NAMES]
+
+    expected = alone(environment, asked)
+
+    for name, answers in zip(NAMES, expected, strict=True):
+        address, model = replicas[name]
+        publisher.route(entity(address, signature=model.signature, name=name), endpoint=name)
+        wait_until_routed(gateway, endpoint=name)
+        together = gateway.ask_all(bodies[name], endpoint=name)
+        has_our_words = OURS in COMBINATIONS[python_version]
+        compare(bodies[name], answers, together, has_our_words=has_our_words)
         launcher.runtime.kill(f"{name}{suffix}")
 
 
-def alone(environment: PythonEnvironment, model: Path, bodies: list[Any]) -> list[Any]:
-    """What MLflow's scoring code answers in the environment: status, code, text."""
+def alone(environment: PythonEnvironment, asked: list[Any]) -> list[Any]:
+    """What MLflow's scoring code answers in the environment: status, code, text.
+
+    Args:
+        environment: Where it runs.
+        asked: Models' folders, each with its requests.
+    """
     done = subprocess.run(
-        [environment.python, "-I", "-c", ASK_MLFLOW, model],
-        input=json.dumps(bodies),
+        [environment.python, "-I", "-c", ASK_MLFLOW],
+        input=json.dumps(asked),
         capture_output=True,
         text=True,
         check=True,
-        cwd=model,
+        cwd=environment.directory,
     )
     answers: list[Any] = json.loads(done.stdout.splitlines()[-1])
     return answers
 
 
 def compare(
-    gateway: GatewayServer, bodies: list[Any], expected: list[Any], *, has_our_words: bool
+    bodies: list[Any], expected: list[Any], together: list[Any], *, has_our_words: bool
 ) -> None:
-    """Ask for all at once; other releases of MLflow than the gateway's word some refusals anew."""
-    for body, (status, code, text), response in zip(
-        bodies, expected, gateway.ask_all(bodies), strict=True
-    ):
+    """Other releases of MLflow than the gateway's word some refusals in another way."""
+    for body, (status, code, text), response in zip(bodies, expected, together, strict=True):
         answer = response.json()
         if answer.get("error_code") == "INVALID_STATE":
             assert "404" in json.dumps(body)

@@ -43,8 +43,7 @@ def test_each_of_many_requests_at_once_is_answered_as_if_alone(
     with warnings.catch_warnings(record=True):  # its advice on type hints
         model = mlflow.pyfunc.load_model(str(saved.directory))
     publisher.route(entity(address, signature=saved.signature, name=name))
-    source = Requests(name)
-    bodies = [source.body() for _ in range(REQUESTS)]
+    bodies = Requests(name).some(REQUESTS)
     alone = [ask_mlflow(model, json.dumps(body).encode()) for body in bodies]
     wait_until_routed(gateway)
 

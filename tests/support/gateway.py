@@ -99,9 +99,9 @@ class GatewayServer:
         url = f"{self.url}/serving-endpoints/{endpoint}{path}"
         return requests.post(url, data=data, headers=sent, timeout=timeout_s)
 
-    def ask_all(self, bodies: Sequence[Any]) -> list[requests.Response]:
+    def ask_all(self, bodies: Sequence[Any], endpoint: str = "shoal") -> list[requests.Response]:
         """Scoring requests at once; their answers in order."""
-        return run_together([partial(self.ask, body) for body in bodies])
+        return run_together([partial(self.ask, body, endpoint=endpoint) for body in bodies])
 
 
 def entity(*addresses: str, name: str = "model-1", **changes: Any) -> RouteEntity:
@@ -191,9 +191,9 @@ def wait_until_answered(
         time.sleep(0.02)
 
 
-def wait_until_routed(gateway: GatewayServer, *, timeout_s: float = 5) -> None:
+def wait_until_routed(gateway: GatewayServer, endpoint: str = "shoal") -> None:
     """Send nothing until the gateway has heard of the endpoint and refuses that."""
-    wait_until_answered(gateway, 400, timeout_s=timeout_s, body=b"")
+    wait_until_answered(gateway, 400, body=b"", endpoint=endpoint)
 
 
 # ---------------------------------------------------------------- a stand-in for faults

@@ -172,10 +172,10 @@ def _difference_of_frames(ours: pd.DataFrame, theirs: pd.DataFrame) -> str:
         return f"types {[*map(str, ours.dtypes)]} against {[*map(str, theirs.dtypes)]}"
     if not _equal(list(ours.index), list(theirs.index)):
         return f"index {list(ours.index)} against {list(theirs.index)}"
-    for name in theirs.columns:
-        found = _difference_of_lists(ours[name].tolist(), theirs[name].tolist())
+    for position in range(theirs.shape[1]):  # names may be lists
+        found = _difference_of_lists(*(x.iloc[:, position].tolist() for x in (ours, theirs)))
         if found:
-            return f"column {name}: {found}"
+            return f"column {position}: {found}"
     return ""
 
 

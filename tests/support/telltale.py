@@ -118,6 +118,10 @@ class Requests:
         self.name = name
         self.random = random.Random(name)
 
+    def some(self, count: int) -> list[dict[str, Any]]:
+        """So many requests."""
+        return [self.body() for _ in range(count)]
+
     def number(self) -> int:
         """One that is refused or dropped now and then."""
         return self.random.choice([666, 404]) if self.random.random() < 0.03 else self.small()
