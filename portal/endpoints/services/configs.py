@@ -24,7 +24,12 @@ from portal.endpoints.services import auditing
 from portal.endpoints.services.access import require, servable_models
 from portal.endpoints.services.limits import check_rate_limits
 from portal.endpoints.services.moves import move_config_update, move_entity, record
-from portal.endpoints.services.quotas import check_concurrency, check_endpoints, count_operation
+from portal.endpoints.services.quotas import (
+    check_concurrency,
+    check_endpoints,
+    count_operation,
+    hold_quotas,
+)
 from portal.endpoints.services.validation import Problems, plan_config, plan_endpoint
 from portal.endpoints.states import (
     UNDER_WAY,
@@ -60,10 +65,11 @@ def create_endpoint(user: User, wanted: EndpointInput) -> Endpoint:
         raise _name_is_taken(wanted.name)
     entities = plan_endpoint(user, wanted, servable_models(user))
     _check_limits(wanted)
-    check_endpoints()
-    check_concurrency(entities)
     try:
         with transaction.atomic():
+            hold_quotas()
+            check_endpoints()
+            check_concurrency(entities)
             count_operation()
             endpoint = Endpoint.objects.create(
                 public_id=uuid.uuid4().hex,
@@ -124,8 +130,9 @@ def update_config(
     previous = endpoint.active_config or endpoint.pending_config
     planned = plan_config(user, endpoint, entities, previous, servable_models(user, endpoint))
     check_creator_reads(endpoint, planned)
-    check_concurrency(planned, endpoint)
     with one_update_at_a_time(endpoint), transaction.atomic():
+        hold_quotas()
+        check_concurrency(planned, endpoint)
         count_operation()
         config = add_config(user, endpoint, planned)
         message = f"{user} changed the configuration to version {config.version}."

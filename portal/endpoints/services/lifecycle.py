@@ -25,7 +25,7 @@ from portal.endpoints.services.moves import (
     move_ready,
     record,
 )
-from portal.endpoints.services.quotas import check_concurrency
+from portal.endpoints.services.quotas import check_concurrency, hold_quotas
 from portal.endpoints.states import (
     UNDER_WAY,
     ConfigUpdate,
@@ -45,7 +45,7 @@ def retry_deployment(user: User, endpoint: Endpoint) -> Deployment:
 
     Raises:
         ResourceConflict: An update is under way.
-        InvalidState: The endpoint is stopped.
+        InvalidState: The endpoint is stopped, or a quota of the workspace is used up.
     """
     require(user, endpoint, Action.RETRY)
     check_creator(endpoint)
@@ -60,6 +60,8 @@ def retry_deployment(user: User, endpoint: Endpoint) -> Deployment:
             if endpoint.active_config is None:
                 raise InvalidState(f"Endpoint “{endpoint.name}” has nothing to deploy.")
             config = add_config(user, endpoint, copy_entities(endpoint.active_config))
+        hold_quotas()
+        check_concurrency(config.entities.all(), endpoint)
         check_creator_reads(endpoint, config.entities.all())
         return begin_deployment(user, endpoint, config)
 
@@ -132,8 +134,9 @@ def start_endpoint(user: User, endpoint: Endpoint) -> Deployment:
     if not endpoint.is_stopped or endpoint.active_config is None:
         raise InvalidState(f"Endpoint “{endpoint.name}” is not stopped.")
     refuse_while_updating(endpoint)
-    check_concurrency(endpoint.active_config.entities.all(), endpoint)
     with one_update_at_a_time(endpoint), transaction.atomic():
+        hold_quotas()
+        check_concurrency(endpoint.active_config.entities.all(), endpoint)
         record(endpoint, "endpoint_started", f"{user} started the endpoint.", actor=user)
         auditing.note(user, endpoint, auditing.Action.ENDPOINT_START)
         config = add_config(user, endpoint, copy_entities(endpoint.active_config))

@@ -1,7 +1,7 @@
 """The workspace's quotas: how many endpoints, how much concurrency, how many changes in a while.
 
-They keep a workspace from taking the whole machine by mistake, so two calls in the same moment may
-together pass a quota by one; the next one is refused.
+They keep a workspace from taking the whole machine by mistake. Whoever asks for room holds the
+quotas from the look at them until the commit, so that two calls cannot both take the last of it.
 """
 
 from __future__ import annotations
@@ -11,16 +11,31 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from django.conf import settings
+from django.db import connection
 from django.utils import timezone
 
 from portal.endpoints.models import Endpoint, Operation, ServedEntity
 from portal.rest import InvalidState, RequestLimitExceeded
 
 OPERATIONS_WINDOW = timedelta(minutes=5)
+ADVISORY_LOCK = 7_316_401
+"""Any number that nothing else in this database uses for `pg_advisory_xact_lock`."""
+
+
+def hold_quotas() -> None:
+    """Let nobody else look at the quotas until this transaction ends; call it before the checks.
+
+    On SQLite there is nothing to do: its transactions begin IMMEDIATE and so wait for each other.
+    """
+    if not connection.in_atomic_block:
+        raise RuntimeError("quotas are held within a transaction")
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ADVISORY_LOCK])
 
 
 def check_endpoints() -> None:
-    """Let one more endpoint be created.
+    """Let one more endpoint be created; the quotas are held.
 
     Raises:
         InvalidState: The workspace has as many as it may.
@@ -34,7 +49,7 @@ def check_endpoints() -> None:
 
 
 def check_concurrency(entities: Iterable[ServedEntity], endpoint: Endpoint | None = None) -> None:
-    """Let `entities` be deployed beside what the other endpoints hold.
+    """Let `entities` be deployed beside what the other endpoints hold; the quotas are held.
 
     A stopped endpoint holds nothing; one that is being updated holds the larger of its two configs.
 
@@ -70,7 +85,7 @@ def _held(endpoint: Endpoint) -> int:
 
 
 def count_operation() -> None:
-    """Count a creation or an update that is about to be made; call it within its transaction.
+    """Count a creation or an update that is about to be made; the quotas are held.
 
     Raises:
         RequestLimitExceeded: There were too many in the last five minutes.
