@@ -47,7 +47,7 @@ test-fast: $(INSTALLED)
 
 # Everything runs on SQLite; this is where the database matters most, in about two minutes. All of it:
 # make test-postgresql ON_POSTGRESQL=tests
-ON_POSTGRESQL ?= $(addprefix tests/portal/test_,races.py registry_api.py endpoints_api.py deploy.py staging.py accounts.py)
+ON_POSTGRESQL ?= $(addprefix tests/portal/test_,races.py races_quotas.py registry_api.py endpoints_api.py deploy.py staging.py accounts.py)
 
 test-postgresql: $(INSTALLED)
 	.ci/with-postgresql $(BIN)/python -m pytest -n 2 --dist loadfile $(ON_POSTGRESQL)
