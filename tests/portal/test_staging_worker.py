@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from tests.support.archives import packed_environment, packed_model
 from tests.support.live_portal import Files, LivePortal
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+
+StartWorker = Callable[[], subprocess.Popen[bytes]]
 
 
 @pytest.fixture
@@ -46,13 +49,27 @@ def finished(environments: Path) -> set[str]:
     return {path.name for path in environments.glob("*") if not path.name.startswith(".")}
 
 
+@pytest.fixture
+def start_worker(live_portal: LivePortal) -> Iterator[StartWorker]:
+    """Starts a worker; none is left for the tests that share the portal."""
+    started = []
+
+    def start() -> subprocess.Popen[bytes]:
+        started.append(live_portal.start_worker())
+        return started[-1]
+
+    yield start
+    for worker in started:
+        live_portal.kill(worker)
+
+
 def test_a_killed_worker_leaves_nothing_half_done_and_the_next_one_does_it_again(
-    live_portal: LivePortal, me: Files, tmp_path: Path
+    live_portal: LivePortal, me: Files, tmp_path: Path, start_worker: StartWorker
 ) -> None:
     name = "main.default.killed"
     environments = live_portal.data / "environments"
     before = finished(environments)
-    first = live_portal.start_worker()
+    first = start_worker()
     register(me, name, tmp_path, startup="import time; time.sleep(4)")
     wait_for(lambda: "Checking that mlflow imports" in express(live_portal, name)[1])
 
@@ -61,7 +78,7 @@ def test_a_killed_worker_leaves_nothing_half_done_and_the_next_one_does_it_again
     assert express(live_portal, name)[0] == "STAGING"
     assert finished(environments) == before
 
-    live_portal.start_worker()
+    start_worker()
     redo_silent_stagings(live_portal, name)
     wait_for(lambda: express(live_portal, name)[0] != "STAGING")
 
@@ -71,7 +88,7 @@ def test_a_killed_worker_leaves_nothing_half_done_and_the_next_one_does_it_again
 
 
 def test_a_request_while_valkey_is_away_is_not_lost(
-    live_portal: LivePortal, me: Files, tmp_path: Path
+    live_portal: LivePortal, me: Files, tmp_path: Path, start_worker: StartWorker
 ) -> None:
     name = "main.default.no_broker"
     live_portal.valkey.kill()
@@ -81,7 +98,7 @@ def test_a_request_while_valkey_is_away_is_not_lost(
         live_portal.valkey.start()
 
     assert express(live_portal, name)[0] == "STAGING"
-    live_portal.start_worker()
+    start_worker()
     redo_silent_stagings(live_portal, name)
     wait_for(lambda: express(live_portal, name)[0] == "STAGED")
 

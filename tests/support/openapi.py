@@ -42,12 +42,16 @@ class Names:
     models: list[str]
     tokens: list[str]
     scopes: list[str]
+    users: list[str]
+    groups: list[str]
     links: dict[str, str] = field(default_factory=dict)
     session: str = ""
 
 
 def build() -> None:
     """Fill the database and print the names. Runs in a process of the live portal's."""
+    from django.contrib.auth.models import Group
+
     from portal.accounts.models import User
     from portal.accounts.services import create_token
     from portal.endpoints import routes
@@ -85,6 +89,8 @@ def build() -> None:
         )
     Endpoint.objects.filter(name__in=[e.name for e in endpoints[-3:]]).update(is_stopped=True)
     endpoints.append(make.EndpointFactory(name=WAITING, creator=admin))
+    users = [str(make.UserFactory(username=f"known{n}").pk) for n in range(PIECES)]
+    groups = [str(Group.objects.create(name=f"known{n}").pk) for n in range(PIECES)]
     tokens = [create_token(admin, comment="known")[0].public_id for _ in range(PIECES)]
     for endpoint in endpoints:
         routes.publish(endpoint)
@@ -94,12 +100,15 @@ def build() -> None:
         models=models,
         tokens=tokens,
         scopes=scopes,
+        users=users,
+        groups=groups,
     )
     sys.stdout.write(json.dumps(asdict(names)))
 
 
 def fill(portal: LivePortal) -> tuple[str, Names]:
     """An admin's token, and what he has."""
+    portal.token("somebody")  # takes the id 1, which made-up calls may delete
     token = portal.token("conformer", is_admin=True)
     code = "from tests.support.openapi import build; build()"
     names = Names(**json.loads(portal.manage("shell", "-v", "0", "-c", code)))
@@ -181,6 +190,7 @@ def _examples(names: Names) -> dict[str, str]:
         "someone@example.com": "conformer",
         "…": names.session,
         "models": names.scopes[-1],
+        "4711": names.users[-1],
     }
 
 
@@ -196,6 +206,8 @@ def _known(method: str, path: str, parameter: dict[str, Any], names: Names) -> l
         "scope": names.scopes,
         "key": ["key"],
         "principal": ["conformer"],
+        "user_id": names.users,
+        "group_id": names.groups,
         "link": [names.links["upload" if method == "put" else "download"]],
         "session_token": [names.session],
         "path": files if parameter["in"] == "path" else [f"/{file}" for file in files],
@@ -243,6 +255,7 @@ def _bodies(names: Names) -> dict[str, dict[str, list[str]]]:
         "ServedEntityInput": {"entity_name": names.models, "entity_version": ["1", "@champion"]},
         "ServedModelInput": {"model_name": names.models, "model_version": ["1", "@champion"]},
         "GrantInput": {"user_name": ["conformer"], "group_name": ["users", "admins"]},
+        "ScimReference": {"value": names.users},
         "ScopeInput": scopes,
         "KeyInput": scopes | {"key": ["key"]},
         "PutInput": scopes,

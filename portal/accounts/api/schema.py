@@ -103,7 +103,7 @@ group = partial(
     errors=(403, 404),
 )
 ADMINS_ONLY = "Workspace admins only."
-MEMBERS = {"members": [{"value": "1"}]}
+MEMBERS = {"members": [{"value": "4711"}]}
 
 describe(scim.Me, get=call(id="get_me", summary="Get the caller", answer=ScimUser))
 describe(
@@ -176,7 +176,7 @@ describe(
     patch=group(
         id="change_group",
         summary="Add and remove members of a group",
-        text=f'{ADMINS_ONLY} Takes `members`, also as `members[value eq "1"]` to remove one.',
+        text=f'{ADMINS_ONLY} Takes `members`, also as `members[value eq "4711"]` to remove one.',
         body=ask.ScimPatch,
         example={"Operations": [{"op": "add", "value": MEMBERS}]},
     ),
