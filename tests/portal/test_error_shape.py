@@ -24,7 +24,11 @@ from portal.schema.calls import CALLS
 from tests.support.api_routes import METHODS, FoundRoute, all_routes
 from tests.support.factories import Cast, ModelVersionFactory, live_endpoint, make_cast
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
+pytestmark = [
+    pytest.mark.django_db,
+    pytest.mark.usefixtures("valkey"),
+    pytest.mark.timeout(900),  # each walks all routes
+]
 
 STATUSES = {200, 204, 400, 401, 403, 404, 409, 429, 501, 503, 504}
 CODES = {
@@ -471,7 +475,8 @@ def ask_page(browser: Client, route: FoundRoute, values: dict[str, str]) -> None
         if "/stream/" in path and path == route.path(here):
             continue  # it would not end
         for method in METHODS:
-            for body in (b"", b"\xff\xfe{", b"a=%00&b=%ff", b"[" * 10_000):
+            bodies = (b"", b"\xff\xfe{", b"a=%00&b=%ff", b"[" * 10_000)
+            for body in bodies if method in {"GET", "POST"} else bodies[:2]:
                 kinds = ("application/x-www-form-urlencoded", "application/json")
                 for kind in kinds if body else kinds[:1]:
                     answer = browser.generic(method, f"{path}?q=%ff&page=-1&x", body, kind)

@@ -141,6 +141,7 @@ class UserView(APIView):
 
     def delete(self, request: Request, user_id: str) -> Response:
         _require_admin(request)
+        _body(request)  # there should be none; one of no use is refused all the same
         directory.remove_user(directory.find_user(user_id))
         return Response({})
 
@@ -200,5 +201,6 @@ class GroupView(APIView):
 
     def delete(self, request: Request, group_id: str) -> Response:
         _require_admin(request)
+        _body(request)  # there should be none; one of no use is refused all the same
         directory.remove_group(directory.find_group(group_id))
         return Response({})
