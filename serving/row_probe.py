@@ -89,7 +89,8 @@ def with_times(found: ProbeResult, one_ms: float, eight_ms: float | None) -> Pro
     if ratio >= ROW_BY_ROW:
         warnings.append(
             f"8 rows took {ratio:.1f} times as long as 1 ({eight_ms:.1f} ms against "
-            f"{one_ms:.1f} ms): the model works row by row, so batching gains nothing."
+            f"{one_ms:.1f} ms): its time grows with each row, as in a loop over them, so batching "
+            "gains nothing."
         )
     return replace(found, speedup_of_8=round(PROBE_ROWS / ratio, 2), warning=" ".join(warnings))
 
