@@ -30,8 +30,10 @@ from tests.support.shim import load_shim
 
 def cases(times: int) -> settings:
     """Settings for so many times the profile's number of cases."""
-    profile = settings.get_profile(settings.get_current_profile_name())
+    name = settings.get_current_profile_name()
+    profile = settings.get_profile(name)
     return settings(
+        derandomize=name == "default",  # the long run is the one that looks for new cases
         max_examples=profile.max_examples * times,
         deadline=None,
         suppress_health_check=list(HealthCheck),

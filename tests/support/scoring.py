@@ -166,7 +166,7 @@ def difference(ours: Any, theirs: Any) -> str:
 
 
 def _difference_of_frames(ours: pd.DataFrame, theirs: pd.DataFrame) -> str:
-    if list(ours.columns) != list(theirs.columns):
+    if not _equal(list(ours.columns), list(theirs.columns)):
         return f"columns {list(ours.columns)} against {list(theirs.columns)}"
     if [*map(str, ours.dtypes)] != [*map(str, theirs.dtypes)]:
         return f"types {[*map(str, ours.dtypes)]} against {[*map(str, theirs.dtypes)]}"
