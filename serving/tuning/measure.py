@@ -45,12 +45,14 @@ class Target:
         address: `host:port`.
         server_pid: Its server's process, where it runs on this machine.
         call_timeout_s: For each call.
+        gateways: Processes over which callers are spread; each joins the rows of its own.
     """
 
     address: str
     example: ExampleRows
     server_pid: int | None
     call_timeout_s: float
+    gateways: int = 1
 
 
 def sweep(target: Target, *, most_rows: int, limit_s: float) -> Sweep:
@@ -180,15 +182,15 @@ def _is_noisy(times_ms: Sequence[float]) -> bool:
 
 
 async def _closed_loop(target: Target, setting: Setting, callers: int, for_s: float) -> Trial:
-    entity = _entity_of(target, setting)
-    joiner, params = entity.joiner, target.example.params
+    entities = [_entity_of(target, setting) for _ in range(target.gateways)]
+    params = target.example.params
     parts = [target.example.part([row]) for row in range(min(callers, target.example.rows))]
     begin = time.monotonic() + WARM_UP_SHARE * for_s
     end = begin + for_s
     times_ms: list[float] = []
 
     async def call(number: int) -> None:
-        part = parts[number % len(parts)]
+        part, joiner = parts[number % len(parts)], entities[number % len(entities)].joiner
         while joiner is not None and (started := time.monotonic()) < end:
             answered = Call(NAME, None, b"")
             async with asyncio.timeout(target.call_timeout_s):
@@ -209,7 +211,8 @@ async def _closed_loop(target: Target, setting: Setting, callers: int, for_s: fl
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        entity.leave()
+        for entity in entities:
+            entity.leave()
         await asyncio.sleep(0)  # lets the connections close
     times_ms.sort()
     return Trial(
@@ -225,7 +228,7 @@ async def _closed_loop(target: Target, setting: Setting, callers: int, for_s: fl
 
 
 def _entity_of(target: Target, setting: Setting) -> LiveEntity:
-    """The replica as the gateway would see it, if it served."""
+    """The replica as a gateway would see it, if it served."""
     spec = RouteEntity(
         name=NAME,
         entity_name=NAME,

@@ -142,7 +142,11 @@ def test_callers_are_measured_through_the_gateways_own_joining(
     replica: tuple[str, int | None], model: SavedModel
 ) -> None:
     target = Target(
-        address=replica[0], example=example(model, PLAIN), server_pid=None, call_timeout_s=20
+        address=replica[0],
+        example=example(model, PLAIN),
+        server_pid=None,
+        call_timeout_s=20,
+        gateways=2,
     )
 
     found = closed_loop(target, Setting(max_batch_size=16), callers=8, for_s=0.5)
