@@ -159,7 +159,6 @@ class Measuring:
                 most_rows=setting.max_batch_size,
                 limit_s=min(LONGEST_PROBE_S, budget_s / 4),
                 call_timeout_s=CALL_TIMEOUT_S,
-                gateways=settings.WEB_WORKERS,
             )
             self._keep(replace(progress, probe=probe))
         if self._seen().sweep is None:
