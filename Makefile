@@ -45,9 +45,11 @@ test: $(INSTALLED)
 test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not triton and not stack and not browser and not gpu"
 
-# Everything runs on SQLite; this is where the database matters most, in about two minutes. All of it:
+# Everything runs on SQLite; this is where the database matters most, in about a minute. All of it:
 # make test-postgresql ON_POSTGRESQL=tests
-ON_POSTGRESQL ?= $(addprefix tests/portal/test_,races.py races_quotas.py registry_api.py endpoints_api.py deploy.py staging.py accounts.py)
+ON_POSTGRESQL ?= $(addprefix tests/portal/test_,races.py registry_api.py endpoints_api.py staging.py accounts.py \
+  deploy.py::test_an_optimized_endpoint_becomes_ready_on_triton_with_every_evidence \
+  deploy.py::test_turning_the_switch_off_and_on_replaces_the_replicas)
 
 test-postgresql: $(INSTALLED)
 	.ci/with-postgresql $(BIN)/python -m pytest -n 2 --dist loadfile $(ON_POSTGRESQL)
