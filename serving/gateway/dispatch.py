@@ -171,8 +171,7 @@ class Dispatcher:
                 f"Served entity '{entity.spec.name}' brings its own server, which is asked at "
                 "/invocations in its own words. The Open Inference Protocol is not offered for it."
             )
-        loop = asyncio.get_running_loop()
-        since = loop.time()
+        since = time.perf_counter()
         while True:
             replica = await entity.acquire(
                 route.spec.message or DEFAULT_MESSAGE, is_retry=call.failing_since is not None
@@ -193,7 +192,7 @@ class Dispatcher:
                 self._give_back(entity, replica, exc)
                 check_retry(call, exc, recovery_s=entity.limits.recovery_s, is_gone=entity.is_gone)
             else:
-                call.note_times(loop.time() - since, None)
+                call.note_times(time.perf_counter() - since, None)
                 call.status = answer.head.status
                 return answer
 

@@ -83,7 +83,9 @@ class Lane:
         gateway = self.gateway
         principal = gateway.principal_of(head)
         route = gateway.route_for(name, principal, Action.QUERY)
-        if route.spec.is_stopped or route.spec.rate_limits:
+        # Of several entities one is chosen by share, once: a choice that the lane cannot serve and
+        # the usual way makes anew would shift the shares.
+        if route.spec.is_stopped or route.spec.rate_limits or len(route.entities) != 1:
             return None
         entity = route.choose(None)
         if entity is None or entity.joiner is None:

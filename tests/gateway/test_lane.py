@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from serving.spec import Backend
 from tests.support.gateway import (
     TOKEN,
     VECTOR,
@@ -18,6 +19,7 @@ from tests.support.gateway import (
     Publisher,
     StandInReplica,
     entity,
+    respond,
     slow,
     triton_error,
     wait_until_answered,
@@ -114,6 +116,27 @@ def test_requests_in_one_packet_are_answered_in_order(
         answers = [answer_on(connection)[1] for _ in bodies]
 
     assert answers == [{"predictions": [[2.0 * n] * 3]} for n in range(4)]
+
+
+def test_traffic_is_split_by_weight_between_backends_too(
+    gateway: GatewayServer, publisher: Publisher, replica: StandInReplica
+) -> None:
+    mlflow = StandInReplica()
+    mlflow.behave = lambda handler, rows: respond(handler, 200, json.dumps(ANSWER).encode())
+    publisher.route(
+        entity(replica.address, name="a", traffic_percentage=50),
+        entity(mlflow.address, name="b", traffic_percentage=50, backend=Backend.STANDARD),
+    )
+    wait_until_answered(gateway)
+
+    with connect(gateway) as connection:
+        names = []
+        for _ in range(200):
+            connection.sendall(request())
+            names.append(answer_on(connection)[0].headers["served-model-name"])
+
+    assert 70 <= names.count("a") <= 130  # within four standard deviations of 100
+    mlflow.stop()
 
 
 def test_it_has_a_deadline(
