@@ -27,6 +27,7 @@ from serving.gateway.errors import (
     RateLimited,
     Unauthenticated,
     UnknownPath,
+    unexpected,
 )
 from serving.gateway.http import (
     DATA_HEADERS,
@@ -157,8 +158,7 @@ class Gateway:
                 await self._send_error(send, error, head.request_id, more)
         except Exception:  # the outermost: a fault of ours must not end the connection silently
             log.exception("request %s failed", head.request_id)
-            words = f"Sorry, something went wrong here. Please report request id {head.request_id}."
-            await self._send_error(send, ServingError(words), head.request_id, more)
+            await self._send_error(send, unexpected(head.request_id), head.request_id, more)
         else:
             if passed is None:
                 await _send(send, 200, body, head.request_id, headers)

@@ -65,3 +65,8 @@ class RateLimited(ServingError):
 
 class ReplicaBroke(ReplicaUnavailable):
     """The replica ended or hung up while it had the request: it may have worked on it."""
+
+
+def unexpected(request_id: str) -> ServingError:
+    """What a caller is told of a fault of ours."""
+    return ServingError(f"Sorry, something went wrong here. Please report request id {request_id}.")

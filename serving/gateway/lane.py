@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from serving.errors import DeadlineExceeded, ReplicaUnavailable, ServingError
 from serving.gateway.calls import Call, Moved
 from serving.gateway.dispatch import DEFAULT_MESSAGE, Outcome
+from serving.gateway.errors import unexpected
 from serving.gateway.http import CLIENT_GONE, DATA_HEADERS, Head, Header, read_head
 from serving.gateway.replies import TIMED_OUT
 from serving.permissions import Action
@@ -35,7 +36,6 @@ MAX_BYTES = 64 * 1024
 """Larger bodies do not arrive in one piece."""
 TICK_S = 0.05
 """How late a deadline may be noticed."""
-UNEXPECTED = "Sorry, something went wrong here. Please report request id {}."
 
 Done = Callable[[bytes, bytes], None]
 """Gets an answer's status line with its headers, and its body."""
@@ -204,7 +204,7 @@ class Passage:
                 raise error
         except Exception:  # the outermost: a fault of ours must not leave the caller waiting
             log.exception("request %s failed", self._head.request_id)
-            self._refuse(ServingError(UNEXPECTED.format(self._head.request_id)))
+            self._refuse(unexpected(self._head.request_id))
 
     async def _answer_slowly(self) -> None:
         """The endpoint has changed: look at the newest route, as the usual way does."""
@@ -214,7 +214,7 @@ class Passage:
             self._refuse(exc)
         except Exception:  # as above
             log.exception("request %s failed", self._head.request_id)
-            self._refuse(ServingError(UNEXPECTED.format(self._head.request_id)))
+            self._refuse(unexpected(self._head.request_id))
         else:
             if outcome.passed is None:
                 self._answer(outcome)
