@@ -173,13 +173,7 @@ class Dispatcher:
             )
         since = time.perf_counter()
         while True:
-            replica = await entity.acquire(
-                route.spec.message or DEFAULT_MESSAGE, is_retry=call.failing_since is not None
-            )
-            if replica is None or entity.spec.backend is not Backend.ENTRYPOINT:
-                if replica is not None:
-                    entity.release(replica, has_answered=False)
-                raise Moved
+            replica = await self._acquire(route, entity, call, Backend.ENTRYPOINT)
 
             def closed(has_answered: bool, replica: LiveReplica = replica) -> None:  # noqa: FBT001 - a callback's only word
                 entity.release(replica, has_answered=has_answered)
@@ -202,14 +196,7 @@ class Dispatcher:
         """Send to a replica and read its answer, again and again while that makes sense."""
         since = time.perf_counter()
         while True:
-            replica = await entity.acquire(
-                route.spec.message or DEFAULT_MESSAGE, is_retry=call.failing_since is not None
-            )
-            if replica is None:
-                raise Moved
-            if entity.codec is not None:
-                entity.release(replica, has_answered=False)
-                raise Moved
+            replica = await self._acquire(route, entity, call, Backend.STANDARD)
             try:
                 output = predictions_of(await replica.pool.request(pieces))
             except BaseException as exc:  # noqa: BLE001 - also when cancelled
@@ -221,6 +208,19 @@ class Dispatcher:
                 entity.release(replica)
                 call.note_times(time.perf_counter() - since, None)
                 return output
+
+    async def _acquire(
+        self, route: LiveRoute, entity: LiveEntity, call: Call, backend: Backend
+    ) -> LiveReplica:
+        """A replica with room, for as long as the entity stays on this backend."""
+        replica = await entity.acquire(
+            route.spec.message or DEFAULT_MESSAGE, is_retry=call.failing_since is not None
+        )
+        if replica is not None and entity.spec.backend is backend:
+            return replica
+        if replica is not None:
+            entity.release(replica, has_answered=False)
+        raise Moved
 
     def _give_back(self, entity: LiveEntity, replica: LiveReplica, exc: BaseException) -> None:
         is_away = isinstance(exc, ReplicaUnavailable) and not isinstance(exc, ReplicaFull)
