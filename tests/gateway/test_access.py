@@ -81,10 +81,10 @@ def test_a_token_may_come_as_a_password(served: GatewayServer) -> None:
 
 
 def test_an_expired_token_is_refused(served: GatewayServer, publisher: Publisher) -> None:
-    publisher.principal("short", is_admin=True, expires_at=time.time() + 0.6)
-    wait_until_answered(served, token="short", timeout_s=0.5)
+    publisher.principal("short", is_admin=True, expires_at=time.time() + 3)
+    wait_until_answered(served, token="short", timeout_s=3)
 
-    time.sleep(0.7)
+    time.sleep(3)
 
     check(served.ask(BODY, token="short"), 401, "UNAUTHENTICATED")
 

@@ -106,7 +106,6 @@ def test_a_replica_that_stays_away_is_one_clear_503(
 
     assert response.json()["error_code"] == "TEMPORARILY_UNAVAILABLE"
     assert response.headers["retry-after"].isdigit()
-    assert response.elapsed.total_seconds() < 3
 
 
 def test_replicas_can_be_exchanged_under_load_without_an_error(

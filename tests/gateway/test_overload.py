@@ -75,7 +75,6 @@ def test_a_model_that_is_too_slow_is_a_504(
 
     assert response.json()["error_code"] == "DEADLINE_EXCEEDED"
     assert response.json()["message"].startswith("Timed out while evaluating the model.")
-    assert response.elapsed.total_seconds() < 1.5
 
 
 def test_a_request_in_the_queue_has_a_deadline_too(

@@ -322,7 +322,7 @@ def test_the_smoke_test_counts_rows(launcher: Launcher, picky: str) -> None:
     result = smoke_test(address=picky, body={"inputs": [[1, 2], [3, 4], [5, 6]]}, **arguments)
 
     assert (result.rows_in, result.rows_out) == (3, 3)
-    assert 0 < result.elapsed_ms < 5000
+    assert 0 < result.elapsed_ms < 10_000
     with pytest.raises(ModelRaised, match="must not be negative"):
         smoke_test(address=picky, body={"inputs": [[-1, 2]]}, **arguments)
     with pytest.raises(ReplicaUnavailable):

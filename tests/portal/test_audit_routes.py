@@ -207,7 +207,7 @@ class World:
         version.tags.create(key="old", value="v")
         version.model.tags.create(key="old", value="v")
         ModelAliasFactory(model_version=version)
-        uploading.files_directory.mkdir(parents=True, exist_ok=True)
+        uploading.files_directory.mkdir(parents=True)
         (uploading.files_directory / "MLmodel").write_text("flavors:\n  python_function: {}\n")
         team = Group.objects.create(name="team")
         secrets.create_scope(admin, "db")
@@ -253,10 +253,7 @@ class World:
     def _files(self) -> dict[str, str]:
         """A file, an empty directory, and an upload whose only part has arrived."""
         folder = Path(settings.FILES_DIR, *FILE.split("/")).parent
-        (folder / "old").mkdir(parents=True, exist_ok=True)
-        if (folder / "new").exists():
-            (folder / "new").rmdir()
-        (folder / "whole.bin").unlink(missing_ok=True)
+        (folder / "old").mkdir(parents=True)
         (folder / "a.bin").write_bytes(b"x")
         begin = Act(
             "POST",

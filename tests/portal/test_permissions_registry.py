@@ -192,7 +192,7 @@ def version(people: dict[str, User | None]) -> ModelVersion:
     )
     ModelAliasFactory(model_version=found)
     folder = Path(settings.FILES_DIR, FOLDER[1:])
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True)
     (folder / "MLmodel").write_text("flavors: {}\n")
     share(found, is_restricted=False)
     return found

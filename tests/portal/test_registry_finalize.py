@@ -180,7 +180,7 @@ def test_a_yaml_bomb_costs_nothing(api: Api) -> None:
     version = finalize(api, {"MLmodel": bomb})
 
     assert version.mlflow_version == "3.17.2"
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
@@ -21,20 +19,13 @@ from portal.rest import InvalidState
 from tests.support.archives import packed_environment, packed_model
 from tests.support.factories import RegisteredModelFactory, UserFactory
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("empty_stores")]
 
 
 @pytest.fixture(scope="module")
 def tars(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("packed")
     return packed_model(folder), packed_environment(folder)
-
-
-@pytest.fixture(autouse=True)
-def empty_stores() -> Iterator[None]:
-    yield
-    for folder in (settings.ENVIRONMENTS_DIR, settings.MODELS_DIR, settings.FILES_DIR):
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.utils import timezone
 
 from portal.registry import services, tasks
@@ -19,16 +16,9 @@ from portal.registry.states import ExpressState
 from tests.support.archives import wheel
 from tests.support.factories import RegisteredModelFactory, UserFactory
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("empty_stores")]
 REQUIREMENTS = "--no-index\n--find-links code\nmlflow\nnumpy\n"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
-
-
-@pytest.fixture(autouse=True)
-def empty_stores() -> Iterator[None]:
-    yield
-    for folder in (settings.ENVIRONMENTS_DIR, settings.MODELS_DIR, settings.FILES_DIR):
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

