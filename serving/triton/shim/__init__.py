@@ -10,7 +10,7 @@ from pathlib import Path
 from serving.replica import shoal_masking
 
 SHIM_FILES: tuple[Path, ...] = (
-    *(Path(__file__).with_name(n) for n in ("model.py", "shoal_answers.py", "shoal_busy.py")),
+    *sorted(file for file in Path(__file__).parent.glob("*.py") if file.name != "__init__.py"),
     Path(shoal_masking.__file__),
 )
 """All of them go into a model repository's version folder (`REPO/model/1/`), names kept."""
