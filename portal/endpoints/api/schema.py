@@ -6,7 +6,8 @@ from functools import partial
 
 from drf_spectacular.utils import OpenApiParameter
 
-from portal.endpoints.api import schema_objects as shape
+from portal.endpoints.api import schema_answers as answered
+from portal.endpoints.api import schema_requests as asked
 from portal.endpoints.api import views
 from portal.endpoints.api.schema_profile import Profile
 from portal.schema.calls import (
@@ -37,7 +38,7 @@ describe(
     get=call(
         id="list_endpoints",
         summary="List the endpoints that the caller may see",
-        answer=shape.EndpointList,
+        answer=answered.EndpointList,
     ),
     post=call(
         id="create_endpoint",
@@ -48,15 +49,15 @@ describe(
             "`throughput_optimized` is refused with 403 `FEATURE_DISABLED` while the preview is "
             "off, and with 400 where another of its rules fails."
         ),
-        body=shape.CreateEndpoint,
+        body=asked.CreateEndpoint,
         example={"name": "detector", "config": {"served_entities": [ENTITY_EXAMPLE]}},
-        answer=shape.Endpoint,
+        answer=answered.Endpoint,
         errors=(403, 409, 429),
     ),
 )
 describe(
     views.EndpointView,
-    get=read(id="get_endpoint", summary="Get an endpoint", answer=shape.Endpoint),
+    get=read(id="get_endpoint", summary="Get an endpoint", answer=answered.Endpoint),
     delete=change(id="delete_endpoint", summary="Delete an endpoint", answer=NOTHING),
 )
 describe(
@@ -70,9 +71,9 @@ describe(
             "stays as it is."
         ),
         parameters=(NAME,),
-        body=shape.EndpointConfigInput,
+        body=asked.EndpointConfigInput,
         example={"served_entities": [ENTITY_EXAMPLE]},
-        answer=shape.Endpoint,
+        answer=answered.Endpoint,
         errors=(403, 404, 409, 429),
     ),
 )
@@ -81,10 +82,10 @@ describe(
     patch=change(
         id="update_endpoint_tags",
         summary="Add and delete tags",
-        body=shape.TagChanges,
+        body=asked.TagChanges,
         is_body_required=False,
         example={"add_tags": [{"key": "team", "value": "harbour"}], "delete_tags": ["draft"]},
-        answer=shape.EndpointTagList,
+        answer=answered.EndpointTagList,
     ),
 )
 describe(
@@ -92,10 +93,10 @@ describe(
     patch=change(
         id="update_notifications",
         summary="Set who is told of updates",
-        body=shape.NotificationsInput,
+        body=asked.NotificationsInput,
         is_body_required=False,
         example={"email_notifications": {"on_update_failure": ["ops@example.com"]}},
-        answer=shape.NotificationsAnswer,
+        answer=answered.NotificationsAnswer,
     ),
 )
 describe(
@@ -103,10 +104,10 @@ describe(
     put=change(
         id="put_rate_limits",
         summary="Replace the rate limits, in the older form",
-        body=shape.RateLimitsInput,
+        body=asked.RateLimitsInput,
         is_body_required=False,
         example={"rate_limits": [{"calls": 100, "key": "user", "renewal_period": "minute"}]},
-        answer=shape.RateLimits,
+        answer=answered.RateLimits,
     ),
 )
 describe(
@@ -115,10 +116,10 @@ describe(
         id="put_ai_gateway",
         summary="Replace the AI gateway's settings",
         text="An empty object clears them. Only rate limits have an effect here.",
-        body=shape.AiGatewayInput,
+        body=asked.AiGatewayInput,
         is_body_required=False,
         example={"rate_limits": [{"calls": 100, "key": "user", "renewal_period": "minute"}]},
-        answer=shape.AiGateway,
+        answer=answered.AiGateway,
     ),
 )
 describe(
@@ -128,7 +129,7 @@ describe(
         summary="Stop an endpoint",
         errors=(403, 404, 409),
         text="Its replicas are drained and stopped; queries answer 400 `INVALID_STATE`.",
-        answer=shape.Endpoint,
+        answer=answered.Endpoint,
     ),
 )
 describe(
@@ -136,14 +137,14 @@ describe(
     post=change(
         id="start_endpoint",
         summary="Start a stopped endpoint",
-        answer=shape.Endpoint,
+        answer=answered.Endpoint,
         errors=(403, 404, 409),
     ),
 )
 describe(
     views.CancelUpdateView,
     post=change(
-        id="cancel_update", summary="Cancel the update that is running", answer=shape.Endpoint
+        id="cancel_update", summary="Cancel the update that is running", answer=answered.Endpoint
     ),
 )
 describe(
@@ -158,7 +159,7 @@ describe(
                 {"type": "integer", "minimum": 1, "maximum": views.MAX_EVENTS, "default": 100},
             ),
         ),
-        answer=shape.EventList,
+        answer=answered.EventList,
     ),
 )
 describe(
@@ -179,7 +180,7 @@ describe(
         answer={"type": "object", "required": ["openapi", "info", "paths"]},
     ),
 )
-log = partial(call, parameters=(NAME, ENTITY), answer=shape.Logs, errors=(404,))
+log = partial(call, parameters=(NAME, ENTITY), answer=answered.Logs, errors=(404,))
 describe(
     views.LogsView,
     get=log(
@@ -218,26 +219,26 @@ describe(
     get=permission_call(
         id="get_permissions",
         summary="Get who may do what",
-        answer=shape.AccessControl,
+        answer=answered.AccessControl,
         errors=(403, 404),
     ),
     put=permission_call(
         id="set_permissions",
         summary="Replace who may do what",
         text="The creator and the admins keep CAN_MANAGE.",
-        body=shape.AccessControlInput,
+        body=asked.AccessControlInput,
         is_body_required=False,
         example=GRANT_EXAMPLE,
-        answer=shape.AccessControl,
+        answer=answered.AccessControl,
         errors=(403, 404),
     ),
     patch=permission_call(
         id="update_permissions",
         summary="Add to or change who may do what",
-        body=shape.AccessControlInput,
+        body=asked.AccessControlInput,
         is_body_required=False,
         example=GRANT_EXAMPLE,
-        answer=shape.AccessControl,
+        answer=answered.AccessControl,
         errors=(403, 404),
     ),
 )
@@ -246,7 +247,7 @@ describe(
     get=permission_call(
         id="get_permission_levels",
         summary="Get the levels and what they allow",
-        answer=shape.PermissionLevels,
+        answer=answered.PermissionLevels,
         errors=(404,),
     ),
 )
@@ -259,12 +260,12 @@ query = partial(
         "Give one of `dataframe_split`, `dataframe_records`, `inputs` and `instances`; "
         "`GET /api/2.0/serving-endpoints/{name}/openapi` says what this endpoint's model takes."
     ),
-    body=shape.QUERY,
+    body=asked.QUERY,
     example={"dataframe_records": [{"length": 12.5, "width": 3.1}]},
     answers={
         200: Answer(
             text="One prediction for each row.",
-            shape=shape.PREDICTIONS,
+            shape=answered.PREDICTIONS,
             headers={"served-model-name": "The served entity that answered."},
         )
     },

@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from portal.endpoints.api.schema_objects import Batching
+from portal.endpoints.api.schema_requests import Batching
 
 
 class SweepStep(serializers.Serializer[Any]):
