@@ -61,16 +61,18 @@ class Tally:
 
     Attributes:
         statuses: HTTP status to requests that ended with it.
+        retried: Requests that were tried again, because a replica ended or had no room.
         rows: Given to the model; only Triton's requests are known by rows.
         total: From the moment a request was read to its answer.
         queue: Of that, on the way to the model and back, for the most part waiting in queues.
         compute: Of that, in the model.
     """
 
-    __slots__ = ("compute", "queue", "rows", "statuses", "total")
+    __slots__ = ("compute", "queue", "retried", "rows", "statuses", "total")
 
     def __init__(self) -> None:
         self.statuses: dict[int, int] = {}
+        self.retried = 0
         self.rows = 0
         self.total = Histogram()
         self.queue = Histogram()
@@ -87,6 +89,8 @@ class Tally:
     def fields(self, entity_name: str) -> dict[str, float]:
         """What is not zero, as fields to add to a hash."""
         found: dict[str, float] = self.status_fields(entity_name)
+        if self.retried:
+            found[f"{entity_name}/retried"] = self.retried
         if self.rows:
             found[f"{entity_name}/rows"] = self.rows
         for name, histogram in self._histograms():
@@ -106,6 +110,8 @@ class Tally:
         kind, _, bound = what.partition("_le_")
         if what.isdigit():
             self.statuses[int(what)] = self.statuses.get(int(what), 0) + int(value)
+        elif what == "retried":
+            self.retried += int(value)
         elif what == "rows":
             self.rows += int(value)
         for name, histogram in self._histograms():

@@ -65,6 +65,7 @@ class Call:
         status: What such a server answered; others' answers are good ones, or errors.
         decoded: What it became for `codec`.
         breaks: How many replicas ended while they had it.
+        retries: How often it, or a part of it, was tried again.
         failing_since: Of the first failure, on the loop's clock; None without one.
         exchange_s: From the moment at which it was ready for a replica until the answer.
         compute_s: Of these, in the model; None where the replica does not tell.
@@ -82,9 +83,16 @@ class Call:
     decoded: Decoded | None = None
     invocation: list[bytes] | None = None
     breaks: int = 0
+    retries: int = 0
     failing_since: float | None = None
     exchange_s: float = 0.0
     compute_s: float | None = None
+
+    def encode(self, codec: EntityCodec, answers: Sequence[Answer], entity: RouteEntity) -> bytes:
+        """The answer's body, from those to each part."""
+        if self.form is None:
+            return codec.encode(answers)
+        return self.form.encode(codec, answers, entity)
 
     def note_times(self, exchange_s: float, compute_s: float | None) -> None:
         """A part of the request was answered; of parts that run side by side the longest counts."""
@@ -123,5 +131,6 @@ def check_retry(call: Call, exc: BaseException, *, recovery_s: float, is_gone: b
         ) from exc
     if now - call.failing_since > recovery_s:
         raise exc
+    call.retries += 1
     if is_gone:
         raise Moved from exc

@@ -151,6 +151,7 @@ class Meter:
         if call is None:
             return
         tally.total.add(elapsed_s * 1000)
+        tally.retried += call.retries > 0
         if call.decoded is not None:
             tally.rows += sum(part.rows for part in call.decoded.parts)
         if call.compute_s is not None:

@@ -10,6 +10,7 @@ import http.client
 import itertools
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -134,6 +135,13 @@ def kill_server(stack: Stack) -> None:
     stack.wait_until(is_back, 120, "the replica to be back")
 
 
+def retried(stack: Stack) -> int:
+    """How many of the requests were tried again."""
+    text = stack.api("GET", f"/api/2.0/serving-endpoints/{ENDPOINT}/metrics").text
+    counts = re.findall(r"^shoal_retried_requests_total\{.+\} (\d+) ", text, re.MULTILINE)
+    return sum(map(int, counts))
+
+
 def test_no_answer_is_wrong_and_no_request_is_lost(
     stack: Stack, record_property: Callable[[str, object], None]
 ) -> None:
@@ -149,6 +157,7 @@ def test_no_answer_is_wrong_and_no_request_is_lost(
                 kill_server(stack)
 
     took_s = time.monotonic() - begun
-    record_property("figures", f"{load.statuses}, {took_s:.1f} s, slowest {load.slowest_s:.2f} s")
+    figures = f"{load.statuses}, {took_s:.1f} s, slowest {load.slowest_s:.2f} s"
+    record_property("figures", f"{figures}, retried {retried(stack)}")
     assert load.wrong == []
     assert load.statuses[200] == load.answered >= REQUESTS

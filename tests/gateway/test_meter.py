@@ -15,8 +15,10 @@ from serving.metering import BUCKETS_MS, Histogram, Tally, read_recent, read_tot
 from serving.spec import LimitKey, RateLimit
 from tests.support.gateway import (
     GatewayServer,
+    Once,
     Publisher,
     StandInReplica,
+    drop,
     entity,
     slow,
     triton_error,
@@ -89,14 +91,31 @@ def test_what_was_refused_before_an_entity_was_chosen_is_the_endpoints(
 def test_a_request_that_ran_out_of_time_is_a_504(
     gateway: GatewayServer, publisher: Publisher, replica: StandInReplica, valkey: redis.Redis
 ) -> None:
-    publisher.route(entity(replica.address), request_timeout_s=0.2)
+    publisher.route(entity(replica.address), request_timeout_s=1.0)
     wait_until_answered(gateway, body=BODY)
-    replica.behave = slow(1.0)
+    replica.behave = slow(5.0)
     assert gateway.ask(BODY).status_code == 504
     replica.behave = triton_error(400, "ValueError: no")
     assert gateway.ask(BODY).status_code == 400
 
     wait_for(lambda: statuses(valkey) == {200: 1, 504: 1, 400: 1}, timeout_s=20)
+
+
+def test_requests_that_were_tried_again_are_counted_once_each(
+    gateway: GatewayServer,
+    publisher: Publisher,
+    replica: StandInReplica,
+    valkey: redis.Redis,
+) -> None:
+    publisher.route(entity(replica.address))
+    wait_until_answered(gateway, body=BODY)
+    replica.behave = Once(lambda handler, rows: drop(handler), times=2)
+    assert gateway.ask(BODY).status_code == 200  # at the third try
+    assert gateway.ask(BODY).status_code == 200
+
+    wait_for(lambda: statuses(valkey) == {200: 3}, timeout_s=20)
+
+    assert totals(valkey)["model-1"].retried == 1
 
 
 def test_nothing_is_lost_or_counted_twice_while_redis_is_away(

@@ -112,6 +112,7 @@ def test_traffic_is_told_by_class_for_the_last_minute_and_as_histograms_for_ever
 ) -> None:
     tally = Tally()
     tally.statuses = {200: 7, 400: 2, 429: 1, 503: 1}
+    tally.retried = 2
     tally.rows = 70
     for ms in (0.2, 4.0, 4.5, 900.0):
         tally.total.add(ms)
@@ -131,6 +132,7 @@ def test_traffic_is_told_by_class_for_the_last_minute_and_as_histograms_for_ever
     assert value(samples, "model_prediction_latency_ms_sum") == 3
     assert value(samples, "model_queue_time_ms_count") == 1
     assert value(samples, "shoal_requests_total", status="429") == 1
+    assert value(samples, "shoal_retried_requests_total") == 2
     assert value(samples, "shoal_rows_total") == 70
 
 

@@ -195,6 +195,12 @@ def _totals(endpoint: Endpoint, metered: Metered) -> Iterable[str]:
         kind="counter",
     )
     yield from _metric(
+        "shoal_retried_requests_total",
+        "Requests that were tried again because a replica ended or had no room, ever.",
+        [(_labels(endpoint, name), t.retried) for name, t in metered.totals.items() if name],
+        kind="counter",
+    )
+    yield from _metric(
         "shoal_rows_total",
         "Rows that Triton's models were given, ever.",
         [(_labels(endpoint, name), t.rows) for name, t in metered.totals.items() if t.rows],
