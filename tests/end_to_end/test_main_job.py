@@ -88,7 +88,7 @@ def pids(pattern: str, stack: Stack) -> list[int]:
 def test_triton_is_active_and_each_piece_of_evidence_stands_in_the_log(
     stack: Stack, endpoint: str
 ) -> None:
-    stack.wait_until(lambda: triton_of(stack, endpoint)["status"] == "ACTIVE", 20, "the badge")
+    stack.wait_until(lambda: triton_of(stack, endpoint)["status"] == "ACTIVE", 90, "the badge")
 
     triton = triton_of(stack, endpoint)
     logs = stack.api("GET", f"/api/2.0/serving-endpoints/{endpoint}/served-models/current/logs")
@@ -167,7 +167,7 @@ def test_it_serves_on_when_the_task_workers_are_killed(stack: Stack, endpoint: s
         for pid in workers:
             os.kill(pid, signal.SIGKILL)
         stack.wait_until(
-            lambda: set(pids("celery -A portal worker", stack)) - set(workers), 30, "new workers"
+            lambda: set(pids("celery -A portal worker", stack)) - set(workers), 90, "new workers"
         )
         time.sleep(2)
 
@@ -180,7 +180,7 @@ def test_it_serves_on_when_a_web_process_is_killed(stack: Stack, endpoint: str) 
     web = pids("portal.launcher.web", stack)
 
     os.kill(web[0], signal.SIGKILL)
-    stack.wait_until(lambda: len(pids("portal.launcher.web", stack)) == len(web), 30, "a successor")
+    stack.wait_until(lambda: len(pids("portal.launcher.web", stack)) == len(web), 90, "a successor")
 
     assert [stack.query(endpoint, [[1, 2, 3, 4]]).status_code for _ in range(20)] == [200] * 20
 
@@ -190,12 +190,12 @@ def test_it_serves_on_when_valkey_is_killed(stack: Stack, endpoint: str) -> None
     with ConstantLoad(stack, endpoint) as load:
         for pid in servers:
             os.kill(pid, signal.SIGKILL)
-        stack.wait_until(lambda: set(pids("valkey.sock", stack)) - set(servers), 30, "Valkey again")
+        stack.wait_until(lambda: set(pids("valkey.sock", stack)) - set(servers), 90, "Valkey again")
         time.sleep(2)
 
     assert servers
     assert load.wrong == []
-    stack.wait_until(lambda: triton_of(stack, endpoint)["status"] == "ACTIVE", 30, "the badge")
+    stack.wait_until(lambda: triton_of(stack, endpoint)["status"] == "ACTIVE", 90, "the badge")
 
 
 def test_triton_comes_back_within_seconds_after_a_kill(stack: Stack, endpoint: str) -> None:
@@ -209,7 +209,7 @@ def test_triton_comes_back_within_seconds_after_a_kill(stack: Stack, endpoint: s
     assert answer.status_code == 200, answer.text
     logs = stack.api("GET", f"/api/2.0/serving-endpoints/{endpoint}/served-models/current/logs")
     assert "The server was killed (exit code 137)" in logs.json()["logs"]
-    stack.wait_until(lambda: triton_of(stack, endpoint)["status"] == "ACTIVE", 30, "the badge")
+    stack.wait_until(lambda: triton_of(stack, endpoint)["status"] == "ACTIVE", 90, "the badge")
 
 
 def test_turning_the_preview_off_leaves_running_deployments_alone(
@@ -283,7 +283,7 @@ def test_everything_stops_with_the_launcher_and_comes_back_with_it(tmp_path: Pat
         own.wait_until(
             lambda: own.query("again", [[1, 2, 3, 4]]).status_code == 200, 60, "an answer"
         )
-        own.wait_until(lambda: triton_of(own, "again")["status"] == "ACTIVE", 30, "the badge")
+        own.wait_until(lambda: triton_of(own, "again")["status"] == "ACTIVE", 90, "the badge")
     finally:
         own.stop()
 

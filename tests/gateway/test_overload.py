@@ -110,7 +110,7 @@ def test_a_caller_who_hangs_up_frees_the_place(
 
     connection.close()
 
-    assert wait_until_answered(gateway, timeout_s=3).json() == ANSWER
+    assert wait_until_answered(gateway, timeout_s=8).json() == ANSWER
     release.set()
 
 

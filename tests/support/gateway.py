@@ -178,7 +178,7 @@ class Publisher:
 
 
 def wait_until_answered(
-    gateway: GatewayServer, status: int = 200, *, timeout_s: float = 5, **arguments: Any
+    gateway: GatewayServer, status: int = 200, *, timeout_s: float = 20, **arguments: Any
 ) -> requests.Response:
     """Ask until the gateway has heard what was published."""
     deadline = time.monotonic() + timeout_s
