@@ -23,6 +23,7 @@ from serving.protocol.plan import DATATYPES
 from serving.protocol.tensors import Array
 
 FIRST_OUTPUT = "output_0"
+_DATATYPES = {np.dtype(name): datatype for name, datatype in DATATYPES.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class OutputTensor:
     @property
     def datatype(self) -> str:
         """The protocol's name for its elements."""
-        return BYTES if isinstance(self.data, list) else DATATYPES[self.data.dtype.name]
+        return BYTES if isinstance(self.data, list) else _DATATYPES[self.data.dtype]
 
     def to_bytes(self) -> bytes:
         """Its elements as binary data."""
@@ -105,7 +106,7 @@ def _numbers(items: list[Any], declared: ModelTensor | None) -> Array | None:
     try:
         # A missing number is NaN, but only where the signature says that these are numbers.
         free = np.array(items, dtype=np.float64) if is_float else np.array(items)
-        if free.dtype.name not in DATATYPES:
+        if free.dtype not in _DATATYPES:
             return None
         cast = free if wanted is None else free.astype(wanted)
     except (ValueError, TypeError, OverflowError):

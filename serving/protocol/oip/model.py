@@ -12,9 +12,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
-from serving.protocol.plan import COLUMN_DTYPES, DATATYPES, JSON_INPUT, input_specs
+from serving.protocol.plan import COLUMN_DTYPES, DATATYPES, JSON_INPUT
 
 BYTES = "BYTES"
 DTYPES = {datatype: dtype for dtype, datatype in DATATYPES.items()}
@@ -70,18 +71,23 @@ WHOLE_REQUEST = ModelTensor(
 
 def model_inputs(signature: Mapping[str, Any] | None) -> tuple[ModelTensor, ...]:
     """The model's inputs in the signature's order; empty without a signature."""
-    return _tensors(input_specs(signature), "input")
+    return _tensors((signature or {}).get("inputs"), "input")
 
 
 def model_outputs(signature: Mapping[str, Any] | None) -> tuple[ModelTensor, ...]:
     """The model's outputs in the signature's order; empty where it names none."""
-    outputs = (signature or {}).get("outputs")
-    if isinstance(outputs, (str, bytes)):
-        outputs = json.loads(outputs)
-    return _tensors(list(outputs or []), "output")
+    return _tensors((signature or {}).get("outputs"), "output")
 
 
-def _tensors(specs: Sequence[Mapping[str, Any]], word: str) -> tuple[ModelTensor, ...]:
+def _tensors(specs: str | Sequence[Mapping[str, Any]] | None, word: str) -> tuple[ModelTensor, ...]:
+    """One side of a signature: the JSON text that MLflow makes of it, or what that says."""
+    return _read_tensors(specs if isinstance(specs, str) else json.dumps(specs), word)
+
+
+@lru_cache(maxsize=1024)
+def _read_tensors(text: str, word: str) -> tuple[ModelTensor, ...]:
+    """Kept, since every request of a model asks."""
+    specs = json.loads(text) or []
     return tuple(_tensor(spec, f"{word}_{position}") for position, spec in enumerate(specs))
 
 

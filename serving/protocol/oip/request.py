@@ -25,6 +25,7 @@ from serving.protocol.oip.model import BYTES, DTYPES
 from serving.protocol.tensors import Array, to_array
 
 MAX_TENSORS = 1000
+_DTYPES = {datatype: np.dtype(name).newbyteorder("<") for datatype, name in DTYPES.items()}
 RESERVED = frozenset({"priority", "sequence_start", "sequence_end", "headers"})
 """Parameters that Triton knows and that mean nothing here."""
 
@@ -56,7 +57,7 @@ class GivenTensor:
         Raises:
             InvalidInput: There are more or fewer than the shape says, or some are none.
         """
-        dtype = np.dtype(DTYPES[self.datatype])
+        dtype = _DTYPES[self.datatype]
         if isinstance(self.data, list):
             found = to_array(self.data, dtype)
             if found is None:
@@ -73,7 +74,7 @@ class GivenTensor:
             )
         if dtype.kind == "b":
             return np.not_equal(np.frombuffer(self.data, dtype=np.uint8), 0).reshape(self.shape)
-        return np.frombuffer(self.data, dtype=dtype.newbyteorder("<")).reshape(self.shape)
+        return np.frombuffer(self.data, dtype=dtype).reshape(self.shape)
 
     def elements(self) -> list[bytes]:
         """The elements of a BYTES tensor, in row-major order.
