@@ -29,7 +29,7 @@ class PatientProtocol(LaneProtocol):
     def data_received(self, data: bytes) -> None:
         """Wait for the head that these bytes begin, unless they complete it."""
         super().data_received(data)
-        if self._head_timer is None and self.cycle and self.cycle.response_complete:
+        if self._head_timer is None and self.is_between_requests:
             self._wait_for_head()
 
     def on_headers_complete(self) -> None:

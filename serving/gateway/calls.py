@@ -13,6 +13,7 @@ from typing import Protocol
 
 from serving.errors import Overloaded, ReplicaUnavailable
 from serving.gateway.errors import ReplicaBroke
+from serving.gateway.http import Header
 from serving.gateway.replies import ReplicaFault, ReplicaFull, SharedMemoryFull
 from serving.protocol.answers import Answer
 from serving.protocol.codec import Decoded, EntityCodec
@@ -33,7 +34,17 @@ class Moved(Exception):
 
 
 class Form(Protocol):
-    """How a request is read and its answer written, where that is not MLflow's scoring protocol."""
+    """How a request is read and its answer written, where that is not MLflow's scoring protocol.
+
+    Attributes:
+        headers: Of the answer that was written last: its content type, and what goes with that.
+    """
+
+    headers: Sequence[Header]
+
+    def decode_quickly(self, codec: EntityCodec, entity: RouteEntity) -> Decoded | None:
+        """As `decode`, where that costs little; None where it does not."""
+        ...
 
     async def decode(self, codec: EntityCodec, entity: RouteEntity) -> Decoded:
         """The request as it goes to Triton."""
@@ -104,7 +115,7 @@ def check_retry(call: Call, exc: BaseException, *, recovery_s: float, is_gone: b
     """Return where the call may be tried again; raise what its caller is told otherwise.
 
     Args:
-        call: Its count of failures goes on.
+        call: Its counts of failures and retries go on.
         exc: Why this try failed.
         recovery_s: How long failures may go on before the caller is told.
         is_gone: Whether the entity is no longer served.

@@ -115,9 +115,7 @@ class Dispatcher:
             answers = [await joiner.infer(parts[0], params, call, message)]
         else:
             answers = await self._infer_parts(joiner, call, call.decoded, message)
-        if call.form is not None:
-            return call.form.encode(codec, answers, entity.spec)
-        return codec.encode(answers)
+        return call.encode(codec, answers, entity.spec)
 
     async def _decode(self, codec: EntityCodec, entity: LiveEntity, call: Call) -> Decoded:
         if call.form is not None:

@@ -1,10 +1,11 @@
 """The short way for the usual request, without the server's ASGI cycle and a task of its own.
 
-Most requests to an endpoint behind Triton are small, arrive whole, and want what every other one
-wants. For them, building the ASGI cycle around the gateway costs more than the gateway's own work
-(measured: more than half of the time at one caller). `serving.gateway.server` holds such a request
-back until it is whole and offers it to the `Lane`, which answers it, or says no; then it goes the
-usual way, as everything else does, and what is wrong with it is said there.
+Most requests to an endpoint behind Triton are small, arrive at once, and want what every other one
+wants, in MLflow's words or as the Open Inference Protocol's tensors. For them, building the ASGI
+cycle around the gateway costs more than the gateway's own work (measured: more than half of the
+time at one caller). `serving.gateway.server` holds such a request back until it is whole and offers
+it to the `Lane`, which answers it, or says no; then it goes the usual way, as everything else does,
+and what is wrong with it is said there.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,11 @@ from serving.gateway.calls import Call, Moved
 from serving.gateway.dispatch import DEFAULT_MESSAGE, Outcome
 from serving.gateway.errors import unexpected
 from serving.gateway.http import CLIENT_GONE, DATA_HEADERS, Head, Header, read_head
+from serving.gateway.oip import PREFIX, error_fields, quick_form
 from serving.gateway.replies import TIMED_OUT
 from serving.permissions import Action
 from serving.protocol.body import Format
+from serving.spec import RouteEntity
 
 if TYPE_CHECKING:
     from serving.gateway.app import Gateway
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_BYTES = 64 * 1024
-"""Larger bodies do not arrive in one piece."""
+"""Larger bodies arrive in many pieces, and their reading costs more than the way."""
 TICK_S = 0.05
 """How late a deadline may be noticed."""
 
@@ -41,6 +44,7 @@ Done = Callable[[bytes, bytes], None]
 """Gets an answer's status line with its headers, and its body."""
 
 _STATUS_LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
+_JSON = b"content-type: application/json"
 _DATA_HEADERS = b"".join(b"%s: %s\r\n" % pair for pair in DATA_HEADERS)
 
 
@@ -67,20 +71,25 @@ class Lane:
 
         `done` is called once, later, unless the passage is canceled before.
         """
-        parts = url.split(b"/")
-        if len(parts) != 4 or len(body) > MAX_BYTES or b"%" in url or b"?" in url:
-            return None
-        head = read_head(headers)
-        if head.content_type not in (None, Format.JSON):
+        if len(body) > MAX_BYTES or b"%" in url or b"?" in url:
             return None
         try:
-            return self._begin(parts[2].decode("ascii"), head, body, done)
+            parts = url.decode("ascii").split("/")
+            if len(parts) == 4:  # /serving-endpoints/{name}/invocations
+                return self._begin(parts[2], None, headers, body, done)
+            if len(parts) == 7 and parts[3:5] == [PREFIX, "models"]:  # .../v2/models/{model}/infer
+                return self._begin(parts[2], parts[5], headers, body, done)
         except (ServingError, Moved, UnicodeDecodeError):
-            return None
+            pass
+        return None
 
-    def _begin(self, name: str, head: Head, body: bytes, done: Done) -> Passage | None:
+    def _begin(
+        self, name: str, model: str | None, headers: Sequence[Header], body: bytes, done: Done
+    ) -> Passage | None:
         since = time.perf_counter()
-        gateway = self.gateway
+        gateway, head = self.gateway, read_head(headers)
+        if model is None and head.content_type not in (None, Format.JSON):
+            return None
         principal = gateway.principal_of(head)
         route = gateway.route_for(name, principal, Action.QUERY)
         # Of several entities one is chosen by share, once: a choice that the lane cannot serve and
@@ -90,12 +99,17 @@ class Lane:
         entity = route.choose(None)
         if entity is None or entity.joiner is None:
             return None
-        decoded = entity.joiner.codec.decode_quickly(body)
+        codec, form = entity.joiner.codec, None
+        if model is None:
+            decoded = codec.decode_quickly(body)
+        else:
+            form = quick_form(route, model, headers, body)
+            decoded = None if form is None else form.decode_quickly(codec, entity.spec)
         if decoded is None or len(decoded.parts) != 1:
             return None
-        call = Call(name, None, body, codec=entity.joiner.codec, decoded=decoded)
+        call = Call(name, None, body, form=form, codec=codec, decoded=decoded)
         call.served = entity.spec.name
-        passage = Passage(self, head, route, call, done, since)
+        passage = Passage(self, head, route, entity.spec, call, done, since)
         passage.begin(entity.joiner)
         self.entered += 1
         return passage
@@ -126,6 +140,7 @@ class Passage:
     __slots__ = (
         "_call",
         "_done",
+        "_entity",
         "_head",
         "_job",
         "_joiner",
@@ -138,12 +153,20 @@ class Passage:
     )
 
     def __init__(
-        self, lane: Lane, head: Head, route: LiveRoute, call: Call, done: Done, since: float
+        self,
+        lane: Lane,
+        head: Head,
+        route: LiveRoute,
+        entity: RouteEntity,
+        call: Call,
+        done: Done,
+        since: float,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self._lane = lane
         self._head = head
         self._route = route
+        self._entity = entity
         self._call = call
         self._done = done
         self._since = since
@@ -190,18 +213,14 @@ class Passage:
         if answer.cancelled() or joiner is None:
             return
         joiner.has_left()
-        error = answer.exception()
+        call = self._call
         try:
-            if error is None:
-                body = joiner.codec.encode([answer.result()])
-                call = self._call
-                self._answer(Outcome(body, call.served, call.exchange_s, call.compute_s))
-            elif isinstance(error, Moved):
-                self._slow = self.loop.create_task(self._answer_slowly())
-            elif isinstance(error, ServingError):
-                self._refuse(error)
-            else:
-                raise error
+            body = call.encode(joiner.codec, [answer.result()], self._entity)
+            self._answer(Outcome(body, call.served, call.exchange_s, call.compute_s))
+        except Moved:
+            self._slow = self.loop.create_task(self._answer_slowly())
+        except ServingError as exc:
+            self._refuse(exc)
         except Exception:  # the outermost: a fault of ours must not leave the caller waiting
             log.exception("request %s failed", self._head.request_id)
             self._refuse(unexpected(self._head.request_id))
@@ -223,19 +242,18 @@ class Passage:
                 self._refuse(ReplicaUnavailable("The endpoint has just changed. Try again."))
 
     def _answer(self, outcome: Outcome) -> None:
-        timing = outcome.server_timing(time.perf_counter() - self._since)
-        headers = (
-            b"content-type: application/json\r\nserved-model-name: %s\r\nserver-timing: %s"
-            % (
-                outcome.entity_name.encode(),
-                timing,
-            )
+        form = self._call.form
+        headers = b"%s\r\nserved-model-name: %s\r\nserver-timing: %s" % (
+            _JSON if form is None else _lines(form.headers),
+            outcome.entity_name.encode(),
+            outcome.server_timing(time.perf_counter() - self._since),
         )
         self._send(200, headers, outcome.body)
 
     def _refuse(self, error: ServingError) -> None:
-        headers, body = self._lane.gateway.error_answer(error, self._head.request_id)
-        self._send(error.status, b"\r\n".join(b"%s: %s" % pair for pair in headers), body)
+        more = {} if self._call.form is None else error_fields(error)
+        headers, body = self._lane.gateway.error_answer(error, self._head.request_id, more)
+        self._send(error.status, _lines(headers), body)
 
     def _send(self, status: int, headers: bytes, body: bytes) -> None:
         self._lane.forget(self)
@@ -256,3 +274,7 @@ class Passage:
         self._lane.gateway.meter.count(
             self._route.spec.endpoint_id, self._call, status, time.perf_counter() - self._since
         )
+
+
+def _lines(headers: Iterable[Header]) -> bytes:
+    return b"\r\n".join(b"%s: %s" % pair for pair in headers)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from serving.gateway.calls import Call
 from serving.gateway.dispatch import DEFAULT_MESSAGE, Dispatcher
 from serving.gateway.entrypoint import PassedAnswer
 from serving.gateway.errors import EndpointDoesNotExist, EndpointStopped, UnknownPath
-from serving.gateway.http import Head, Watch, read_body, too_large
+from serving.gateway.http import Head, Header, Watch, read_body, too_large
 from serving.gateway.meter import Measured
 from serving.gateway.oip_about import config_of, metadata_of, server_metadata, statistics_of
 from serving.gateway.oip_form import OpenInferenceForm
@@ -38,7 +38,7 @@ SMALL_BYTES = 64 * 1024
 """Up to here a body is unpacked and read where it arrives; a thread costs more."""
 
 _JSON = (b"content-type", b"application/json")
-_BINARY = (b"content-type", b"application/octet-stream")
+_NOT_PACKED = frozenset((b"", b"identity"))
 _NOT_OFFERED = {
     "repository": "Models are registered and deployed, not loaded by this protocol.",
     "systemsharedmemory": "Shared memory is not offered: send tensors in the request's body.",
@@ -101,6 +101,24 @@ def error_fields(error: ServingError) -> dict[str, str]:
     return {"error": error.message}
 
 
+def quick_form(
+    route: LiveRoute, model: str, headers: Iterable[Header], raw: bytes
+) -> OpenInferenceForm | None:
+    """A small infer request as it may take the gateway's short way.
+
+    None where it may not: it is packed, or brings a deadline of its own.
+
+    Raises:
+        ServingError: In one of its kinds, as on the usual way.
+    """
+    header_length, encoding = _framing(headers)
+    if encoding not in _NOT_PACKED:
+        return None
+    candidates(route, None, model, "")
+    request = read_request(raw, header_length)
+    return OpenInferenceForm(request, model) if request.timeout_s is None else None
+
+
 class OpenInference:
     """Answers the protocol's requests."""
 
@@ -141,34 +159,23 @@ class OpenInference:
                     outcome = await self._dispatcher.answer(call)
             except TimeoutError as exc:
                 raise DeadlineExceeded(TIMED_OUT) from exc
-        headers = [
-            _JSON,
+        headers = (
+            *form.headers,
             (b"served-model-name", outcome.entity_name.encode()),
             (b"server-timing", outcome.server_timing(watch.elapsed_s)),
-        ]
-        if form.header_length is not None:
-            length = str(form.header_length).encode()
-            headers[:1] = [_BINARY, (b"inference-header-content-length", length)]
-        return Reply(outcome.body, tuple(headers))
+        )
+        return Reply(outcome.body, headers)
 
     async def _read(self, scope: Scope, raw: bytes) -> InferRequest:
         """The request, unpacked and read."""
-        header_length: int | None = None
-        encoding = b""
-        for name, value in scope["headers"]:
-            if name == b"inference-header-content-length":
-                if not value.isdigit():
-                    raise InvalidInput("Inference-Header-Content-Length has to be a whole number.")
-                header_length = int(value)
-            elif name == b"content-encoding":
-                encoding = value.strip().lower()
+        header_length, encoding = _framing(scope["headers"])
 
         def read() -> InferRequest:
             body = unpack(raw, encoding, self._max_request_bytes)
             return read_request(body, header_length)
 
         json_bytes = len(raw) if header_length is None else header_length
-        is_small = json_bytes <= SMALL_BYTES and encoding in {b"", b"identity"}
+        is_small = json_bytes <= SMALL_BYTES and encoding in _NOT_PACKED
         return read() if is_small else await asyncio.to_thread(read)
 
     # ---------------------------------------------------------------- what there is
@@ -220,13 +227,27 @@ class OpenInference:
         return _json({"model_stats": [await statistics_of(entity) for entity in entities]})
 
 
+def _framing(headers: Iterable[Header]) -> tuple[int | None, bytes]:
+    """How long the JSON at a body's start is, None without binary data; and how it is packed."""
+    header_length: int | None = None
+    encoding = b""
+    for name, value in headers:
+        if name == b"inference-header-content-length":
+            if not value.isdigit():
+                raise InvalidInput("Inference-Header-Content-Length has to be a whole number.")
+            header_length = int(value)
+        elif name == b"content-encoding":
+            encoding = value.strip().lower()
+    return header_length, encoding
+
+
 def unpack(raw: bytes, encoding: bytes, limit: int) -> bytes:
     """A body as it was before the client packed it.
 
     Raises:
         InvalidInput: It cannot be unpacked, or is larger than `limit` bytes then.
     """
-    if encoding in {b"", b"identity"}:
+    if encoding in _NOT_PACKED:
         return raw
     if encoding not in {b"gzip", b"deflate"}:
         name = encoding[:40].decode("ascii", "replace")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from serving.gateway.http import Header
 from serving.protocol.answers import Answer, join_answers, parse_json
 from serving.protocol.codec import Decoded, EntityCodec
 from serving.protocol.oip.answer import answer_of_predictions, output_tensors, write_reply
@@ -16,6 +17,10 @@ from serving.spec import RouteEntity
 
 FEW_ELEMENTS = 4096
 
+_JSON = (b"content-type", b"application/json")
+_BINARY = (b"content-type", b"application/octet-stream")
+_LENGTH = b"inference-header-content-length"
+
 
 class OpenInferenceForm:
     """Reads the request for the entity that it turns out to be for, and writes its answer.
@@ -25,7 +30,7 @@ class OpenInferenceForm:
         model_name: As the caller named it.
 
     Attributes:
-        header_length: Of the JSON in the answer that was written; None where all of it is JSON.
+        headers: Of the answer that was written last; binary data is told by its JSON's length.
     """
 
     def __init__(self, request: InferRequest, model_name: str) -> None:
@@ -37,13 +42,20 @@ class OpenInferenceForm:
             or tensor.count <= FEW_ELEMENTS
             for tensor in request.inputs
         )
-        self.header_length: int | None = None
+        self.headers: Sequence[Header] = ()
+
+    def decode_quickly(self, codec: EntityCodec, entity: RouteEntity) -> Decoded | None:
+        """As `decode`, for bytes or a few elements; None for others."""
+        if self._is_quick and codec.plan.kind is not InputKind.JSON:
+            return decode(self._request, codec, entity.signature)
+        return None
 
     async def decode(self, codec: EntityCodec, entity: RouteEntity) -> Decoded:
         """The request as it goes to Triton."""
-        if self._is_quick and codec.plan.kind is not InputKind.JSON:
-            return decode(self._request, codec, entity.signature)
-        return await asyncio.to_thread(decode, self._request, codec, entity.signature)
+        decoded = self.decode_quickly(codec, entity)
+        if decoded is None:
+            return await asyncio.to_thread(decode, self._request, codec, entity.signature)
+        return decoded
 
     def encode(self, codec: EntityCodec, answers: Sequence[Answer], entity: RouteEntity) -> bytes:
         """The answer, from those to each part."""
@@ -62,10 +74,11 @@ class OpenInferenceForm:
 
     def _write(self, answer: Answer, entity: RouteEntity) -> bytes:
         outputs = output_tensors(answer, model_outputs(entity.signature))
-        body, self.header_length = write_reply(
+        body, json_bytes = write_reply(
             outputs,
             self._request,
             model_name=self._model_name,
             version=entity.entity_version,
         )
+        self.headers = (_JSON,) if json_bytes is None else (_BINARY, (_LENGTH, b"%d" % json_bytes))
         return body

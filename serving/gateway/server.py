@@ -1,20 +1,23 @@
 """Uvicorn's HTTP protocol, with the gateway's short way before the ASGI application.
 
-A request that may take it is held back until it is whole, which mostly is when its head is: both
-come in one packet. One that is not whole by then, or that the lane does not take, goes on as if
-nothing had been.
+A request that may take it is held back until it is whole. Some clients send head and body in one
+packet, others the body right behind. A request that is large, or not whole in a moment, or that the
+lane does not take, goes on as if nothing had been.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from serving.gateway.lane import Lane, Passage
+from serving.gateway.lane import MAX_BYTES, Lane, Passage
 
 PREFIX = b"/serving-endpoints/"
-SUFFIX = b"/invocations"
+SUFFIXES = (b"/invocations", b"/infer")
+HOLD_S = 0.1
+"""How long the rest of a small body is waited for, before its reader has to be set up."""
 
 
 class _Silent:
@@ -43,13 +46,15 @@ class LaneProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **named)
         self._lane: Lane | None = getattr(self.app, "lane", None)
         self._held: list[bytes] | None = None
+        self._held_bytes = 0
+        self._hold: asyncio.TimerHandle | None = None
         self._passage: Passage | None = None
         self._own = _Cycle()  # the passage's; `self.cycle` may be of a request behind it
 
     def on_headers_complete(self) -> None:
         """Hold a request back that may take the short way."""
         if self._lane is not None and self._may_enter():
-            self._held = []
+            self._held, self._held_bytes = [], 0
         else:
             super().on_headers_complete()
 
@@ -59,10 +64,11 @@ class LaneProtocol(HttpToolsProtocol):
             super().on_body(body)
         else:
             self._held.append(body)
+            self._held_bytes += len(body)
 
     def on_message_complete(self) -> None:
         """The request is whole: offer it."""
-        held, self._held = self._held, None
+        held = self._let_go()
         if held is None:
             super().on_message_complete()
             return
@@ -71,23 +77,37 @@ class LaneProtocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
-        """A request whose body is still to come is held back no longer."""
+        """A request whose body is still to come is held back for a moment, if it may be small."""
         super().data_received(data)
-        held, self._held = self._held, None
-        if held is not None and not self.transport.is_closing():
-            self._go_the_usual_way(held)
+        if self._held is None:
+            return
+        if self._held_bytes > MAX_BYTES:
+            self._hold_no_longer()
+        elif self._hold is None:
+            self._hold = self.loop.call_later(HOLD_S, self._hold_no_longer)
+
+    def shutdown(self) -> None:
+        """The server is about to stop: what has begun to arrive is answered first."""
+        self._hold_no_longer()
+        super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody waits for the answer any more."""
+        self._let_go()
         if self._passage is not None:
             self._passage.cancel()
             self._passage = None
         super().connection_lost(exc)
 
+    @property
+    def is_between_requests(self) -> bool:
+        """Whether one was answered, and no other's head is there."""
+        return bool(self._held is None and self.cycle and self.cycle.response_complete)
+
     def _may_enter(self) -> bool:
         parser = self.parser
         return bool(
-            self.url.endswith(SUFFIX)
+            self.url.endswith(SUFFIXES)
             and self.url.startswith(PREFIX)
             and parser.get_method() == b"POST"
             and (self.cycle is None or self.cycle.response_complete)
@@ -106,6 +126,19 @@ class LaneProtocol(HttpToolsProtocol):
         self._own = _Cycle()
         self.cycle = self._own  # type: ignore[assignment]  # it has what Uvicorn asks for
         return True
+
+    def _let_go(self) -> list[bytes] | None:
+        """What was held back of the body; None where nothing was."""
+        held, self._held = self._held, None
+        if self._hold is not None:
+            self._hold.cancel()
+            self._hold = None
+        return held
+
+    def _hold_no_longer(self) -> None:
+        held = self._let_go()
+        if held is not None and not self.transport.is_closing():
+            self._go_the_usual_way(held)
 
     def _go_the_usual_way(self, held: list[bytes]) -> None:
         super().on_headers_complete()

@@ -8,8 +8,10 @@ import time
 from http.client import HTTPResponse
 from typing import Any
 
+import numpy as np
 import pytest
 
+from serving.gateway.server import HOLD_S
 from serving.spec import Backend
 from tests.support.gateway import (
     TOKEN,
@@ -27,14 +29,47 @@ from tests.support.gateway import (
 
 BODY = json.dumps({"inputs": [[1, 2, 3]]}).encode()
 ANSWER = {"predictions": [[2.0, 4.0, 6.0]]}
+DOUBLED = np.array([[2, 4, 6]], dtype=np.float32).tobytes()
+DESCRIBED = {"model_name": "model", "model_version": "1", "id": "7"}
+OUTPUT = {"name": "output_0", "datatype": "FP32", "shape": [1, 3]}
+BINARY = {**OUTPUT, "parameters": {"binary_data_size": 12}}
+LISTED = {**OUTPUT, "data": [2.0, 4.0, 6.0]}
 
 
-def request(body: bytes = BODY, *, token: str = TOKEN, endpoint: str = "shoal") -> bytes:
+def request(
+    body: bytes = BODY,
+    *,
+    token: str = TOKEN,
+    endpoint: str = "shoal",
+    what: str = "invocations",
+    headers: str = "Content-Type: application/json\r\n",
+) -> bytes:
     return (
-        f"POST /serving-endpoints/{endpoint}/invocations HTTP/1.1\r\nHost: shoal\r\n"
-        f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
+        f"POST /serving-endpoints/{endpoint}/{what} HTTP/1.1\r\nHost: shoal\r\n"
+        f"Authorization: Bearer {token}\r\n{headers}Content-Length: {len(body)}\r\n\r\n"
     ).encode() + body
+
+
+def infer(
+    rows: Any = ((1, 2, 3),),
+    *,
+    binary: bool = True,
+    model: str = "model",
+    shape: tuple[int, ...] = (1, 3),
+    **parameters: object,
+) -> bytes:
+    """A request of the Open Inference Protocol."""
+    tensor: dict[str, object] = {"name": "x", "shape": shape, "datatype": "FP32"}
+    data = b""
+    if binary:
+        data = np.array(rows, dtype=np.float32).tobytes()
+        tensor["parameters"] = {"binary_data_size": len(data)}
+    else:
+        tensor["data"] = rows
+    fields = {"id": "7", "inputs": [tensor], "parameters": parameters}
+    text = json.dumps(fields).encode()
+    headers = f"Inference-Header-Content-Length: {len(text)}\r\n" if binary else ""
+    return request(text + data, what=f"v2/models/{model}/infer", headers=headers)
 
 
 def connect(gateway: GatewayServer) -> socket.socket:
@@ -42,21 +77,28 @@ def connect(gateway: GatewayServer) -> socket.socket:
 
 
 def answer_on(connection: socket.socket) -> tuple[HTTPResponse, Any]:
-    """The next answer, by itself: nothing beyond it is read."""
+    """The next answer, by itself: nothing beyond it is read. Binary data follows its JSON."""
     response = HTTPResponse(connection, method="POST")
     response.fp.close()
     response.fp = connection.makefile("rb", buffering=0)  # type: ignore[assignment]
     response.begin()
-    return response, json.loads(response.read())
+    body = response.read()
+    length = response.headers["inference-header-content-length"]
+    if length is None:
+        return response, json.loads(body)
+    return response, (json.loads(body[: int(length)]), body[int(length) :])
 
 
-def ask(gateway: GatewayServer, *packets: bytes) -> tuple[HTTPResponse, Any]:
+def ask(
+    gateway: GatewayServer, *packets: bytes, pause_s: float = 2 * HOLD_S
+) -> tuple[HTTPResponse, Any]:
     """Send packets, each by itself, and read the answer."""
     with connect(gateway) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for packet in packets:
+        for packet in packets[:-1]:
             connection.sendall(packet)
-            time.sleep(0.05)
+            time.sleep(pause_s)
+        connection.sendall(packets[-1])
         return answer_on(connection)
 
 
@@ -67,8 +109,19 @@ def served(gateway: GatewayServer, publisher: Publisher, replica: StandInReplica
     return gateway
 
 
-def test_both_ways_give_the_same_answer_with_the_same_headers(served: GatewayServer) -> None:
-    whole = request()
+@pytest.mark.parametrize(
+    ("whole", "answer"),
+    [
+        (request(), ANSWER),
+        (infer(binary_data_output=True), ({**DESCRIBED, "outputs": [BINARY]}, DOUBLED)),
+        (infer([[1, 2, 3]], binary=False), {**DESCRIBED, "outputs": [LISTED]}),
+        (infer(model="model-1"), {**DESCRIBED, "model_name": "model-1", "outputs": [LISTED]}),
+    ],
+    ids=["MLflow", "binary tensors", "tensors as JSON", "served entity"],
+)
+def test_both_ways_give_the_same_answer_with_the_same_headers(
+    served: GatewayServer, whole: bytes, answer: Any
+) -> None:
     before = served.lane.entered
 
     quick, quick_body = ask(served, whole)
@@ -76,7 +129,7 @@ def test_both_ways_give_the_same_answer_with_the_same_headers(served: GatewaySer
     usual, usual_body = ask(served, whole[:-5], whole[-5:])
     assert served.lane.entered == before + 1
 
-    assert quick_body == usual_body == ANSWER
+    assert quick_body == usual_body == answer
     assert quick.status == usual.status == 200
     assert {name.lower() for name, _ in quick.getheaders()} == {
         name.lower() for name, _ in usual.getheaders()
@@ -92,8 +145,15 @@ def test_both_ways_give_the_same_answer_with_the_same_headers(served: GatewaySer
         (request(b"{"), 400),
         (request(b'{"inputs": [[1, 2]]}'), 400),
         (request(b'{"inputs": "x"}'), 400),
+        (infer(model="other"), 404),
+        (infer([[1, 2]]), 400),
+        (infer([], shape=(0, 3)), 400),
+        (infer(sequence_id=3), 501),
     ],
-    ids=["token", "endpoint", "JSON", "shape", "type"],
+    ids=[
+        *("token", "endpoint", "JSON", "shape", "type"),
+        *("model", "tensor's size", "no rows", "not offered"),
+    ],
 )
 def test_what_is_wrong_is_said_in_the_same_words(
     served: GatewayServer, wrong: bytes, status: int
@@ -103,6 +163,24 @@ def test_what_is_wrong_is_said_in_the_same_words(
 
     assert quick.status == usual.status == status
     assert {**quick_body, "request_id": ""} == {**usual_body, "request_id": ""}
+
+
+def test_a_body_right_behind_its_head_is_waited_for(served: GatewayServer) -> None:
+    head, _, body = request().partition(b"\r\n\r\n")
+    before = served.lane.entered
+
+    answers = [ask(served, head + b"\r\n\r\n", body, pause_s=0.005)[1] for _ in range(20)]
+
+    assert answers == [ANSWER] * 20
+    assert served.lane.entered > before  # a stalled machine may part some of them
+
+
+def test_a_large_request_is_not_waited_for(served: GatewayServer) -> None:
+    whole = request(BODY + b" " * 200_000)
+    before = served.lane.entered
+
+    assert ask(served, whole[:100_000], whole[100_000:], pause_s=0.005)[1] == ANSWER
+    assert served.lane.entered == before
 
 
 def test_requests_in_one_packet_are_answered_in_order(
@@ -153,15 +231,19 @@ def test_it_has_a_deadline(
     assert (response.status, body["error_code"]) == (504, "DEADLINE_EXCEEDED")
 
 
-def test_the_model_s_error_is_the_caller_s(served: GatewayServer, replica: StandInReplica) -> None:
+@pytest.mark.parametrize("whole", [request(), infer()], ids=["MLflow", "tensors"])
+def test_the_model_s_error_is_the_caller_s(
+    served: GatewayServer, replica: StandInReplica, whole: bytes
+) -> None:
     replica.behave = triton_error(400, "ValueError: no")
     before = served.lane.entered
 
-    response, body = ask(served, request())
+    response, body = ask(served, whole)
 
     assert served.lane.entered == before + 1
     assert response.status == 400
     assert "ValueError: no" in body["message"]
+    assert body.get("error") == (body["message"] if b"/v2/" in whole else None)
 
 
 def test_who_hangs_up_frees_the_place(
