@@ -84,6 +84,7 @@ class TritonServer:
         lines.append(f"Triton Server Version {self._version}")
         if self._spec.device.kind is DeviceKind.CPU_EMULATION:
             lines.append("CPU emulation: this machine has no GPU, so the model runs on the CPU.")
+            lines.append("Triton's error about CudaDriverHelper, below, says no more than that.")
         return lines
 
     def command(self, ports: Ports) -> Command:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -153,6 +154,10 @@ def test_the_banner_is_marked_as_the_supervisor_s(
     assert log[start - 1] == log[start + 1] == f"shoal: {'=' * 29}"
     assert log[start + 2] == "shoal: Triton Server Version 2.51.0"
     assert any("CPU emulation" in line for line in log)
+    # The one error of a Triton without a GPU is explained; there is no other.
+    assert log[start + 4].startswith("shoal: Triton's error about CudaDriverHelper")
+    errors = [line for line in log if re.match(r"server: E\d{4} ", line)]
+    assert [("CudaDriverHelper" in line) for line in errors] == [True]
 
 
 def test_what_the_model_prints_shows_at_once_with_its_secrets_masked(
